@@ -1,4 +1,4 @@
-"""Patch the standard library, so that its threads are dhagas and its waits park."""
+"""Patches the standard library, so that its threads are dhagas and its waits park."""
 
 from __future__ import annotations
 

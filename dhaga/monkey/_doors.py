@@ -1,9 +1,10 @@
-"""The patch for the doors, which run other people's code: ``serve``, the gunicorn worker and Celery's pool.
+"""Patching by the doors, the commands that run other people's code: ``serve``, the gunicorn worker and Celery's pool.
 
-They patch by default, so that blocking code serves many clients at once. By then the door has imported its own
-packages, and names those that may keep unpatched names (``patch_after``). If something else came too early, such as an
-agent's threads, the command restarts itself with an early patch (``_early``). If that fails too, ``serve`` refuses to
-start, and the others run unpatched, unless the environment requires the patch.
+A door patches by default, so that blocking code serves many clients at once. Before the patch, a door has already
+imported some packages of its own. The door passes their names to ``patch_after``, which allows them to precede the
+patch. If something else precedes the patch, such as the threads of a monitoring agent, the door restarts its process
+with an early patch (``_early``). If the early patch also fails, the door logs a warning and runs unpatched. If the
+patch is required, the door refuses to run instead.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ __all__ = [
 ]
 
 VARIABLE = "DHAGA_PATCH"
-"""The environment variable: ``0`` keeps the doors from patching, ``require`` from running unpatched."""
+"""The environment variable. With ``0``, the doors do not patch; with ``require``, they refuse to run unpatched."""
 
 
 def is_wanted() -> bool:
-    """Return whether the environment leaves the patch on."""
+    """Return whether the environment allows the doors to patch."""
     return os.environ.get(VARIABLE, "1") != "0"
 
 
 def is_required() -> bool:
-    """Return whether the environment refuses a door that runs unpatched."""
+    """Return whether the environment forbids a door to run unpatched."""
     return os.environ.get(VARIABLE) == "require"
 
 
 def obstacle(*known: str) -> PatchError | None:
-    """Return the error that a patch after the import of the packages ``known`` would raise now, without patching."""
+    """Return the error that ``patch_after(*known)`` would raise now, or None. Nothing is patched."""
     try:
         if not is_patched():
             refuse(replacements(), known)
@@ -52,9 +53,9 @@ def obstacle(*known: str) -> PatchError | None:
 
 
 def patch_for_door(*known: str) -> PatchError | None:
-    """Patch after the import of the packages ``known``, if the environment allows it.
+    """Patch although the packages ``known`` are already imported, if the environment allows the patch.
 
-    Returns: why it could not. Raises: that error, if the environment requires the patch.
+    Returns: the error of a failed patch, or None. Raises: this error instead, if the environment requires the patch.
     """
     if is_wanted():
         try:
@@ -67,14 +68,13 @@ def patch_for_door(*known: str) -> PatchError | None:
 
 
 def program_of(argv: list[str]) -> str:
-    """Return the name of the program with these arguments: of its script, or of the package run by ``-m``."""
+    """Return the name of the program with these arguments: its script's name, or the package that ``-m`` runs."""
     folder, name = os.path.split(argv[0] if argv else "")
     return os.path.basename(folder) if name == "__main__.py" else name.removesuffix(".exe")
 
 
 def restart_if_late(*known: str, folder: str | None = None) -> None:
-    """Restart the process with an early patch, if a patch is wanted, would come too late now, and may come early after
-    a restart.
+    """Restart the process with an early patch, if a wanted patch would now come too late and a restart is possible.
 
     From: the process of a command that has not begun its work. ``folder``: see ``_early.restart``.
     """
@@ -83,7 +83,7 @@ def restart_if_late(*known: str, folder: str | None = None) -> None:
 
 
 def unpatched_line(door: str, error: PatchError, way_out: str) -> str:
-    """Return the line that a door logs once, at its start, if it could not patch."""
+    """Return the line that a door logs once at its start if it could not patch."""
     return (
         f"{door} runs unpatched, so a call that blocks (time.sleep, a database driver) stops everything else that it "
         f"serves: {error}. {way_out}; if you want no patch, set {VARIABLE}=0"
@@ -91,5 +91,5 @@ def unpatched_line(door: str, error: PatchError, way_out: str) -> str:
 
 
 def refusal_line(door: str, error: PatchError, way_out: str) -> str:
-    """Return the line with which a door ends if it must be patched and cannot be."""
+    """Return the error line of a door that must be patched but cannot be."""
     return f"{door} is not started, as it would run unpatched: {error}. {way_out}"

@@ -1,12 +1,14 @@
-"""The early patch: restart a process, so that the patch precedes even what runs before a program's first line.
+"""Restarts a process with an early patch, which precedes even the code that runs before a program's first line.
 
-Agents such as ``opentelemetry-instrument`` put a ``sitecustomize`` on PYTHONPATH, which imports packages and starts
-threads before any command line is read. ``python -m dhaga``, gunicorn and Celery's worker find in that case that a
-patch comes too late. They then replace their process by the same command (``exec``: the same pid, arguments and files)
-with our ``sitecustomize`` in front. It patches, and runs the next one: the agent's threads are dhagas. No process
-restarts twice. Lines of .pth files, which precede every ``sitecustomize``, still precede the patch.
+Agents such as ``opentelemetry-instrument`` put a module ``sitecustomize`` on PYTHONPATH. Their ``sitecustomize``
+imports packages and starts threads before any command line is read. A patch by ``python -m dhaga``, gunicorn or
+Celery's worker is then too late. In that case the command executes itself again, with Dhaga's ``sitecustomize`` first
+on PYTHONPATH. The call of ``exec`` keeps the pid, arguments and files. Dhaga's module patches, and then runs the
+agent's ``sitecustomize``. The threads that the agent starts are then dhagas. No process restarts twice. Lines of .pth
+files run before any ``sitecustomize``, and therefore before the patch.
 
-A master that forks its workers before they patch (``serve``) puts the next ``sitecustomize`` off: each worker runs it.
+The master of ``serve`` forks its workers before they patch, and does not run the agent's ``sitecustomize``. Each worker
+patches, and then runs the agent's module.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ from ._patcher import patch
 __all__ = ["MARK", "begin", "can_restart", "is_own_command", "restart", "run_next"]
 
 MARK = "DHAGA_EARLY"
-"""The environment variable that brings the options of a restart, with the pid that they are for."""
+"""The environment variable that contains the options of a restart, and the pid of the restarted process."""
 
 PACKAGE = __name__.partition(".")[0]
 NAME = "sitecustomize"
 FOLDER = str(Path(__file__).with_name("_sitecustomize"))
 
 restarted_as = 0
-"""The pid of the process that has restarted, once our ``sitecustomize`` runs."""
+"""The pid of the process that has restarted, set by Dhaga's ``sitecustomize``; 0 if there was no restart."""
 
 is_put_off = False
-"""Whether the next ``sitecustomize`` has yet to run."""
+"""Whether ``run_next`` must still run the next ``sitecustomize``."""
 
 
 def can_restart() -> bool:
-    """Return whether a restart is possible, and may bring a patch that would come too late now."""
+    """Return whether the process can restart, so that an early patch is possible."""
     try:
         refuse_other_patches()
     except PatchError:
@@ -53,17 +55,17 @@ def can_restart() -> bool:
 
 
 def is_own_command() -> bool:
-    """Return whether this process is ``python -m dhaga …``, in which only ``site`` has run other code so far."""
+    """Return whether this process is ``python -m dhaga …``. Before that command, only ``site`` has run other code."""
     return getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None) == f"{PACKAGE}.__main__"
 
 
 def is_restarted() -> bool:
-    """Return whether this process has restarted; a child has not, even if it inherits the variable."""
+    """Return whether this process has restarted. False in a child process, even if it inherits ``MARK``."""
     return os.getpid() in (restarted_as, options_of(os.environ).get("pid"))
 
 
 def options_of(environment: Any) -> dict[str, Any]:
-    """Return the options of a restart in an environment; empty if there was none."""
+    """Return the options of a restart from an environment, or an empty dict if there was no restart."""
     options: dict[str, Any] = json.loads(environment.get(MARK, "{}"))
     return options
 
@@ -75,16 +77,16 @@ def restart(
     puts_off: bool = False,
     folder: str | None = None,
 ) -> None:
-    """Replace the process by the same command, patched before any other code. Returns: never.
+    """Execute the command of this process again, with a patch before any other code. Returns: never.
 
-    ``puts_off``: leave the patch and the next ``sitecustomize`` to ``run_next``.
-    ``folder``: the working directory of the start, if the program may have left it.
+    ``puts_off``: whether the patch and the next ``sitecustomize`` are left to the command's workers (``run_next``).
+    ``folder``: the program's initial working directory, if the program may have changed it.
     """
     patching = {"cooperative": cooperative, "real_threads": list(real_threads)}
     options = {"pid": os.getpid(), "puts_off": puts_off, "patch": patching}
     path = path_of_restart(os.environ.get("PYTHONPATH", ""))
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # None: the descriptor was closed at the start
+        if stream is not None:  # None if its descriptor was closed at the start
             stream.flush()
     if folder is not None:
         os.chdir(folder)
@@ -93,18 +95,21 @@ def restart(
 
 
 def path_of_restart(path: str) -> str:
-    """Return PYTHONPATH with our folder first, and with the agent's, which it may have removed for its children."""
+    """Return PYTHONPATH with ``FOLDER`` first. Add the agent's folder if the agent has removed it from PYTHONPATH."""
     folders = [folder for folder in path.split(os.pathsep) if folder]
     file = getattr(sys.modules.get(NAME), "__file__", None)
     agent = [os.path.dirname(os.path.abspath(file))] if file else []
     return os.pathsep.join([FOLDER, *(each for each in agent if each not in folders), *folders])
 
 
-# ---- after the restart, in our sitecustomize
+# ---- after the restart, in Dhaga's sitecustomize
 
 
 def begin() -> None:
-    """Patch, unless it is put off, and run the next ``sitecustomize``; leave no trace in paths and environment."""
+    """Remove ``FOLDER`` and ``MARK``. Then patch the restarted process, and run the next ``sitecustomize``.
+
+    If the patch and the ``sitecustomize`` are put off, a worker patches later, and then calls ``run_next``.
+    """
     global restarted_as, is_put_off
     ours = sys.modules.get(NAME)
     sys.path[:] = [folder for folder in sys.path if folder != FOLDER]
@@ -121,7 +126,7 @@ def begin() -> None:
 
 
 def patch_if_in_time(options: dict[str, Any]) -> None:
-    """Patch, unless a .pth file has come first. In that case the command tries again, and reports the error."""
+    """Patch, unless code of a .pth file precedes the patch. In that case the command reports the error later."""
     try:
         patch(**options)
     except PatchError:
@@ -139,7 +144,7 @@ def remove_from_environment() -> None:
 
 
 def run_next() -> None:
-    """Run the ``sitecustomize`` that was put off, if one was. From: a worker that is patched, before the app."""
+    """Run the next ``sitecustomize`` if it was put off. From: a worker, after its patch and before the app."""
     global is_put_off
     if is_put_off:
         is_put_off = False
@@ -147,8 +152,8 @@ def run_next() -> None:
 
 
 def find_next(ours: ModuleType | None) -> None:
-    """Import the next ``sitecustomize``, as ``site`` does: it prints an error in it."""
+    """Import the next ``sitecustomize`` as ``site`` does: an error of the import is printed and not raised."""
     sys.modules.pop(NAME, None)
     site.execsitecustomize()
-    if ours is not None:  # the import of ours, which is under way, wants a module of this name
+    if ours is not None:  # the unfinished import of Dhaga's sitecustomize needs a module of this name
         sys.modules.setdefault(NAME, ours)

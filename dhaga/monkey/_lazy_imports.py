@@ -1,8 +1,8 @@
-"""Lazy imports (Python 3.15, PEP 810): those of Dhaga are resolved before a standard name is replaced.
+"""Resolves lazy imports (Python 3.15, PEP 810) in Dhaga's modules before the patch replaces standard names.
 
-With ``-X lazy_imports=all`` each module-level import waits for the first use of its name. The first use of a name of
-Dhaga may be in the middle of the patch. The import system then takes locks, which are ours already and need the same
-name.
+With ``-X lazy_imports=all``, each module-level import is delayed to the first use of its name. The first use of a name
+of Dhaga may be in the middle of the patch. The import system then acquires locks. These are already Dhaga's locks,
+whose code may need the same name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ._rebind import package_of
 __all__ = ["resolve_lazy_imports"]
 
 LAZY: Any = getattr(types, "LazyImportType", None)
-"""The type of a name whose import has not happened yet; None before Python 3.15."""
+"""The type of the placeholder that a lazily imported name has until its first use; None up to Python 3.14."""
 
 OURS = package_of(__name__)
 
 
 def resolve_lazy_imports() -> None:
-    """Resolve the lazy imports of Dhaga's modules, and of the modules that these import. Raises: ImportError."""
+    """Resolve the lazy imports in Dhaga's modules, also in modules that are imported only now. Raises: ImportError."""
     if LAZY is None:
         return
     mode = sys.get_lazy_imports()  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ def resolve_lazy_imports() -> None:
 
 
 def lazy_names() -> list[tuple[types.ModuleType, str]]:
-    """Return the names of Dhaga's modules whose imports have not happened yet."""
+    """Return the unresolved lazy imports in Dhaga's modules, as modules and names."""
     return [
         (module, name)
         for key, module in list(sys.modules.items())

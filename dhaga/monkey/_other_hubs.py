@@ -1,8 +1,9 @@
-"""gevent and eventlet beside the patch: their hubs run in their own greenlets, and neither side resumes the other's.
+"""gevent and eventlet in a patched program: their hubs do not resume dhagas, and Dhaga does not resume their greenlets.
 
-After a patch of theirs, Dhaga's patch is refused; after Dhaga's, ``_other_patches`` refuses theirs. Their import into a
-patched program is no error, since packages import them to check whether they are installed. A warning says that their
-hub blocks the OS thread with all its dhagas, and that their thread pools never answer.
+If gevent or eventlet has patched the program, Dhaga's patch is refused. If Dhaga has patched the program,
+``_other_patches`` refuses their patches. The import of gevent or eventlet into a patched program is no error, because
+some packages import them only to check whether they are installed. A warning says that their hub blocks the OS thread
+with all its dhagas, and that their thread pools never answer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import warnings
 from .._kernel.errors import PatchError
 
 PATCHERS = {"gevent": ("gevent.monkey", "saved"), "eventlet": ("eventlet.patcher", "already_patched")}
-"""The packages, each with the module that patches, and the dictionary in it that is empty until then."""
+"""Each package's patching module, and the name of a dict in that module that is empty until the package patches."""
 
 WAY_OUT = (
     "run the unchanged program with python -m dhaga --as {0} ..., or list what to change with python -m dhaga migrate"
@@ -23,8 +24,8 @@ warned: set[str] = set()
 
 
 def is_ours(name: str) -> bool:
-    """Return whether the package of this name is from ``dhaga.compat``, which has no hub of its own."""
-    # Its __name__ is the foreign one.
+    """Return whether the imported package of this name is from ``dhaga.compat``, which has no hub of its own."""
+    # The __name__ of dhaga.compat's package is the name of the original package.
     return getattr(getattr(sys.modules.get(name), "__spec__", None), "name", name) != name
 
 
@@ -38,12 +39,12 @@ def refuse_other_patches() -> None:
 
 
 def leave_out_imported() -> None:
-    """Do not warn about the hubs that are imported already: a patch of a simulation is for other code."""
+    """Turn off warnings about packages already imported. From: a simulation, after tests that may import them."""
     warned.update(PATCHERS.keys() & sys.modules.keys())
 
 
 def install() -> None:
-    """Warn about each imported hub. From: the post-import hook."""
+    """Warn about each imported package of ``PATCHERS``. From: the post-import hook."""
     for name in PATCHERS.keys() & sys.modules.keys() - warned:
         if is_ours(name):
             continue
@@ -52,10 +53,10 @@ def install() -> None:
             f"{name} is imported into a program that dhaga has patched: where its hub runs it blocks the OS thread, "
             f"with all dhagas, and its thread pool never answers: {WAY_OUT.format(name)}",
             RuntimeWarning,
-            stacklevel=3,  # the importer: warnings skips the frames of importlib
+            stacklevel=3,  # the importer's frame, because ``warnings`` skips frames of importlib
         )
 
 
 def uninstall() -> None:
-    """Warn again under the next patch."""
+    """Reset ``warned``, so that the next patch warns again."""
     warned.clear()

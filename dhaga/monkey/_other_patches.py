@@ -1,4 +1,4 @@
-"""The patches of gevent and eventlet, refused while ours is active: half of it would replace ours, and then fail."""
+"""Refuses gevent's and eventlet's patches while Dhaga's patch is active, because a mixture of two patches fails."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .._kernel.errors import PatchError
 from ._other_hubs import PATCHERS, WAY_OUT, is_ours
 
 HELPERS = {"patch_item", "patch_module", "patch_function"}
-"""Functions of their patchers with which other packages patch themselves."""
+"""Functions of gevent and eventlet that are allowed, because other packages use them to patch their own modules."""
 
 
 class RefusedPatch:
-    """Replacement of a function of gevent or eventlet that patches the standard library."""
+    """Replacement of a patching function of gevent or eventlet. It raises PatchError while Dhaga's patch is active."""
 
     active = False
 
@@ -31,17 +31,17 @@ class RefusedPatch:
 
 
 def install() -> None:
-    """Refuse the patches of each package that is imported. From: the post-import hook."""
+    """Replace the patching functions of gevent and eventlet in imported modules. From: the post-import hook."""
     RefusedPatch.active = True
     for package, (patcher, _) in PATCHERS.items():
-        # eventlet has its function in both modules.
+        # eventlet has its patching function in both modules.
         for module in (sys.modules.get(package), sys.modules.get(patcher)):
             if module is not None and not is_ours(package):
                 refuse_patches_in(module, package)
 
 
 def refuse_patches_in(module: Any, package: str) -> None:
-    """Put a ``RefusedPatch`` in front of each function of a module that patches the standard library."""
+    """In a module, replace each function that patches the standard library with a ``RefusedPatch``."""
     for name, function in list(vars(module).items()):
         patches = name.startswith(("patch_", "monkey_patch")) and name not in HELPERS
         if patches and callable(function) and not isinstance(function, RefusedPatch):
@@ -49,5 +49,5 @@ def refuse_patches_in(module: Any, package: str) -> None:
 
 
 def uninstall() -> None:
-    """Remove the refusals."""
+    """Allow the patches of gevent and eventlet again."""
     RefusedPatch.active = False

@@ -1,4 +1,4 @@
-"""The table of the names that the patch replaces in standard modules. How it is replaced: ``_patcher.py``."""
+"""The table of the names that the patch (``_patcher.py``) replaces in standard modules."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from .._kernel.platform.system import system
 
 
 class Row(NamedTuple):
-    """Names of a standard module that the patch replaces by names of one of our modules.
+    """Names in a standard module that the patch replaces with the same names of a module of Dhaga.
 
-    ``why``: why a private name is needed; ``when``: whether this Python, on this platform, has the names.
+    ``why``: the reason for the replacement of a private name.
+    ``when``: whether this Python has the names on this platform.
     """
 
     module: str
@@ -28,7 +29,7 @@ class Row(NamedTuple):
 
 
 POLICIES_ARE_PRIVATE = sys.version_info >= (3, 14)
-"""Whether the public names of asyncio's event loop policies are deprecated: reading one warns."""
+"""Whether asyncio's public names of event loop policies are deprecated, so that reading such a name warns."""
 
 TABLE = (
     Row("time", "dhaga.time", ("sleep",)),
@@ -83,7 +84,7 @@ TABLE = (
         + ("gethostbyname", "gethostbyname_ex", "getnameinfo", "socket", "socketpair"),
     ),
     Row("ssl", "dhaga.ssl", ("get_server_certificate",)),
-    Row("ssl:SSLContext", "dhaga.ssl:SSLContext", ("sslsocket_class",)),  # the classes stay: their methods call super()
+    Row("ssl:SSLContext", "dhaga.ssl:SSLContext", ("sslsocket_class",)),  # the class stays: its methods call super()
     Row(
         "selectors",
         "dhaga.selectors",
@@ -142,4 +143,4 @@ TABLE = (
         why="in debug mode the loop of a scheduler would take its dhagas for other threads",
     ),
 )
-"""The replaced names; ``_rebind.rebind`` also replaces names that other modules have bound to these objects."""
+"""The replaced names. In other modules, ``_rebind.rebind`` also replaces names that are bound to the same objects."""

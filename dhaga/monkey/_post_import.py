@@ -1,14 +1,15 @@
-"""Post-import hooks (PEP 369): packages that wait in C, or pass idents to C, are adapted as they are imported.
+"""Post-import hooks (PEP 369). They adapt packages on import, for example packages that wait in C or pass idents to C.
 
-A finder at the front of ``sys.meta_path`` finds a package of ``HOOKED`` by the other finders, and wraps its loader; the
-wrapped loader calls ``install`` once the package has run. Only modules that the program itself imports are imported.
+A finder at the front of ``sys.meta_path`` uses the other finders to find a package of ``HOOKED``, and wraps the
+package's loader. After the package has run, the wrapper calls ``install`` of the module in ``HOOKED``. The hooks import
+no package that the program does not import.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -44,15 +45,15 @@ HOOKED = {
     "trio": "dhaga.integrations.trio",
     "zmq": "dhaga.integrations.zmq",
 }
-"""Package or module -> the module whose ``install`` and ``uninstall`` are called."""
+"""The hooked packages and modules, each with the module whose ``install`` and ``uninstall`` are called."""
 
 UVLOOP = "uvloop"
-"""Binds ``signal.set_wakeup_fd`` at its import, and calls it anywhere in the main OS thread."""
+"""A package that stores ``signal.set_wakeup_fd`` on import. Later, any greenlet may call the stored function."""
 
 
 @contextmanager
 def standard_wakeup_fd() -> Iterator[None]:
-    """Restore the standard ``signal.set_wakeup_fd`` meanwhile: ours would refuse a loop that a dhaga runs."""
+    """Restore the standard ``signal.set_wakeup_fd`` in the block, because Dhaga's works only in the main code."""
     ours = signal.set_wakeup_fd
     signal.set_wakeup_fd = standard_set_wakeup_fd
     try:
@@ -62,7 +63,7 @@ def standard_wakeup_fd() -> Iterator[None]:
 
 
 class PostImportFinder:
-    """A finder that wraps the loaders of the hooked packages; it finds nothing by itself."""
+    """A finder that wraps the loaders of hooked packages. It uses the other finders to find a package."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -70,7 +71,8 @@ class PostImportFinder:
         if name not in HOOKED and name != UVLOOP and not is_real(name):
             return None
         for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
+            find = None if finder is self else getattr(finder, "find_spec", None)  # old finders have no such method
+            spec: ModuleSpec | None = None if find is None else find(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = PostImportLoader(spec.loader)  # type: ignore[assignment]
@@ -79,12 +81,14 @@ class PostImportFinder:
 
 
 class PostImportLoader:
-    """Loads a package by its own loader, which stays the module's ``__loader__``, and then calls ``install``."""
+    """A loader that calls a package's own loader, and then ``install``. The module sees only its own loader."""
 
     def __init__(self, own: Any) -> None:
         self.own = own
 
     def __getattr__(self, name: str) -> Any:
+        if name == "own":  # the object has no attributes yet, as in copy.copy()
+            raise AttributeError(name)
         return getattr(self.own, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
@@ -108,7 +112,7 @@ class PostImportLoader:
 
 
 def name_of(module: ModuleType) -> str:
-    """Return the name by which a module was found; the gevent of ``dhaga.compat`` has ours."""
+    """Return the name in a module's spec. For a stand-in for gevent or eventlet, this is ``dhaga.compat.…``."""
     return module.__name__ if module.__spec__ is None else module.__spec__.name
 
 
@@ -116,15 +120,21 @@ finder = PostImportFinder()
 
 
 def add_hooks() -> None:
-    """Install for the packages that are imported already, and for the others when they are imported."""
+    """Call ``install`` for the hooked packages that are already imported, and for others when they are imported."""
     if finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
     for name in HOOKED.keys() & sys.modules.keys():
         import_module(HOOKED[name]).install()
 
 
+def standard_names(module: str) -> Mapping[str, Any]:
+    """Return the names that a hook replaces in a module of the standard library, each with its standard object."""
+    ours = sys.modules.get(HOOKED.get(module.partition(".")[0], ""))
+    return getattr(ours, "standard", {})
+
+
 def remove_hooks() -> None:
-    """Undo ``add_hooks``."""
+    """Remove the finder, and call ``uninstall`` of each imported module of Dhaga in ``HOOKED``."""
     if finder in sys.meta_path:
         sys.meta_path.remove(finder)
     for ours in HOOKED.values():

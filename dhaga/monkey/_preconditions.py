@@ -1,9 +1,8 @@
-"""Preconditions of a patch: imports and thread starts that must come after it, because it cannot change their results.
+"""Preconditions of a patch: it must precede the creation of classes and threads that it cannot change.
 
-``import threading`` may come before the patch, and so may ``from threading import Lock`` (``_rebind.py``). Two things
-may not. A class derived from a replaced one keeps its base. A running OS thread holds and waits for standard locks,
-which the patch would replace under it; threads of schedulers, helper threads of Dhaga and debuggers' threads are
-exempt.
+``import threading`` and ``from threading import Lock`` may come before the patch (``_rebind.py``). Subclasses and OS
+threads may not. A class derived from a replaced class would keep its base. A running OS thread may hold or wait for
+standard locks while the patch replaces them. Threads of schedulers, of Dhaga and of debuggers are exempt.
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ BELOW_PATCH = ("dhaga", "greenlet", "tornado")
 """Packages whose classes and threads the patch itself needs."""
 
 SUBCLASSES_WORK = ("queue",)
-"""Standard modules whose subclasses also work after the patch: their methods look up the locks at each use."""
+"""Standard modules whose classes may be subclassed before the patch, because each new instance looks up its lock class.
+"""
 
 
 def refuse_late(replacements: Iterable[Replacement], known: Iterable[str] = ()) -> None:
-    """Raise PatchError if the patch should have come before an OS thread or a subclass.
+    """Raise PatchError if an OS thread or a subclass exists that must come after the patch.
 
-    ``known``: packages whose subclasses are harmless.
+    ``known``: packages whose early subclasses of replaced classes do no harm.
     """
     complaints = [*threads(), *subclasses_made_too_early(replacements, known)]
     if complaints:
@@ -43,7 +43,7 @@ def refuse_late(replacements: Iterable[Replacement], known: Iterable[str] = ()) 
 
 
 def subclasses_made_too_early(replacements: Iterable[Replacement], known: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the imports that must come after the patch, each with one of its subclasses."""
+    """Yield a text about each import that must come after the patch. The text names a class of the imported package."""
     reported = set(known)
     for module, name, subclass in early_subclasses(replacements):
         package = package_of(subclass.__module__)
@@ -53,7 +53,7 @@ def subclasses_made_too_early(replacements: Iterable[Replacement], known: Iterab
 
 
 def early_subclasses(replacements: Iterable[Replacement]) -> Iterator[tuple[Any, str, type]]:
-    """Yield the classes that a patch leaves, but whose base class it replaces."""
+    """Yield each class that would keep its unpatched base, with the module and the name of this base."""
     for module, name, _, standard in replacements:
         if isinstance(standard, type) and module.__name__ not in SUBCLASSES_WORK:
             for subclass in foreign_subclasses(standard):
@@ -62,7 +62,7 @@ def early_subclasses(replacements: Iterable[Replacement]) -> Iterator[tuple[Any,
 
 
 def early_packages(replacements: Iterable[Replacement]) -> set[str]:
-    """Return the packages of these classes."""
+    """Return the packages of ``early_subclasses``."""
     return {package_of(subclass.__module__) for _, _, subclass in early_subclasses(replacements)}
 
 
@@ -75,7 +75,9 @@ def full_name(kind: type) -> str:
 
 
 def foreign_subclasses(kind: type) -> Iterator[type]:
-    """Yield the subclasses of a class that are neither standard nor ours; not their own subclasses."""
+    """Yield the subclasses of a class and of its standard subclasses. Skip the standard classes themselves, and the
+    classes of ``BELOW_PATCH``.
+    """
     children: list[type] = type.__subclasses__(kind)
     for subclass in children:
         if package_of(subclass.__module__) in BELOW_PATCH:
@@ -90,7 +92,7 @@ def foreign_subclasses(kind: type) -> Iterator[type]:
 
 
 def threads() -> Iterator[str]:
-    """Yield the starts of OS threads that must come after the patch."""
+    """Yield a text about each start of an OS thread that must come after the patch."""
     main = originals.main_thread().ident
     if originals.get_ident() != main:
         yield f"the start of the OS thread {originals.current_thread().name!r}, in which it was called"
@@ -101,16 +103,16 @@ def threads() -> Iterator[str]:
 
 
 def is_exempt(ident: int, thread: Any, frame: FrameType) -> bool:
-    """Return whether a thread is a scheduler's, a helper of Dhaga's, or a debugger's."""
+    """Return whether a thread belongs to a scheduler, to a package of ``BELOW_PATCH``, or to a debugger."""
     if any(scheduler.thread_ident == ident for scheduler in list(schedulers)):
         return True
-    if thread is None:  # unknown to threading, such as the preemption watcher
+    if thread is None:  # a thread that threading does not know, such as the preemption watcher
         return package_of(str(from_outermost(frame)[0].f_globals.get("__name__", ""))) in BELOW_PATCH
     return package_of(type(thread).__module__) in BELOW_PATCH or hasattr(thread, "pydev_do_not_trace")
 
 
 def description(thread: Any, frame: FrameType) -> str:
-    """Describe a thread by its name, its function, and where that is written."""
+    """Describe a thread with its name, its function, and the function's file and line."""
     name = "an OS thread" if thread is None else f"the OS thread {thread.name!r}"
     first = [it for it in from_outermost(frame) if it.f_globals.get("__name__") != "threading"]
     if not first:

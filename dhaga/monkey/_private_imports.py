@@ -1,18 +1,18 @@
-"""Private, patched copies of packages beside the public ones: ``dhaga.monkey.patched_imports``.
+"""Imports private, patched copies of packages in addition to the public ones (``dhaga.monkey.patched_imports``).
 
-``PrivateModules`` is a second ``sys.modules``: private modules under their public names. They run with a
-``__builtins__`` whose ``__import__`` looks there: so later imports of their functions, in any dhaga or OS thread, are
-also private. The system's finders and loaders load modules that are not shared (``_is_shared``), so that byte code,
-source lines and data files are found as usual. A module is absent, being loaded (``ModuleLocks`` knows by which
-greenlet), or loaded. If loads wait for each other, one gets the half-loaded module, as with importlib.
+``PrivateModules`` is a second ``sys.modules``, with private modules under their public names. Private modules run with
+a ``__builtins__`` whose ``__import__`` uses the second ``sys.modules``. So later imports in their functions, in any
+dhaga or OS thread, are also private. The system's finders and loaders load modules that are not shared
+(``_is_shared``), so that byte code, source lines and data files are found as usual. ``ModuleLocks`` stores the greenlet
+that loads a module. If two loads wait for each other, one gets the half-loaded module, as with importlib.
 
-``ImportHook`` replaces ``builtins.__import__`` during ``with`` blocks, for the greenlets in such a block; for all
-others it calls the former function. Inside an import it is bypassed, so that public modules make public imports.
+``ImportHook`` replaces ``builtins.__import__`` during ``with`` blocks. For greenlets outside such a block, the hook
+calls the former function. Inside an import the hook is bypassed, so that imports by public modules are public.
 
-Limits: a lookup by name outside finds the public module. So pickles of private objects are made and read by the private
-``pickle``; ``multiprocessing`` starts private functions by fork only; ``mock.patch("name")`` changes the public module.
-Names added to ``builtins`` later are not visible. Rejected: changing ``sys.modules`` for a while, since other OS
-threads import meanwhile, and functions import later.
+Limits: code that looks up a module by name outside an import finds the public module. So only the private ``pickle``
+can write and read pickles of private objects, ``multiprocessing`` can start private functions only with fork, and
+``mock.patch("name")`` changes the public module. Private modules do not see names that are added to ``builtins`` later.
+Rejected: changing ``sys.modules`` temporarily, because other OS threads import meanwhile, and functions import later.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from ._private_stdlib import Overlay, PrivateStdlib
 __all__ = ["PrivateModules"]
 
 SHARED = ("dhaga", "greenlet", "tornado")
-"""Packages that are never copied: with two copies of the scheduler a wake would not reach its dhaga."""
+"""Packages that are never copied, because a wake by a private scheduler would not reach a public scheduler's dhagas."""
 
 
 class PrivateModules:
-    """Modules that import each other, apart from those in ``sys.modules``; made by ``patched_imports``.
+    """Modules that import each other, separate from those in ``sys.modules``. ``patched_imports`` creates them.
 
-    Context manager in whose block the caller's imports of the named packages are private. It can be entered again.
+    An instance is a context manager: within the block, the caller's imports of the named packages are private. A caller
+    may use an instance for several blocks.
     """
 
     def __init__(self, table: Iterable[Overlay], names: Sequence[str], shared: Sequence[str] = ()) -> None:
@@ -55,12 +56,12 @@ class PrivateModules:
         self._top_names = frozenset(name.partition(".")[0] for name in names)
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self.import_}
         if hasattr(builtins, "__lazy_import__"):
-            # No lazy imports (3.15): ``lazy from threading import Lock`` would take it from the public module.
+            # Make lazy imports (3.15) eager. Otherwise, ``lazy from threading import Lock`` would import publicly.
             self.builtins["__lazy_import__"] = self.import_at_once
         self.meta_path: list[Any] = list(sys.meta_path)
         self.modules: dict[str, ModuleType] = {}
         self._loads = ModuleLocks()
-        self._compiled: dict[str, bool] = {}  # by package: it is shared, because it has compiled modules
+        self._compiled: dict[str, bool] = {}  # whether a package is shared because it has compiled modules
         self._stdlib = PrivateStdlib(table, self)
         faces = {name: self._stdlib.face_of(name) for name in ("sys", "builtins")}
         self.modules.update(faces)
@@ -77,7 +78,7 @@ class PrivateModules:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         import_hook.pop()
 
-    # ---- what import statements call
+    # ---- functions that import statements call
 
     def import_(
         self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
@@ -89,22 +90,22 @@ class PrivateModules:
             if hasattr(module, "__path__"):
                 self._load_attributes(module, fromlist)
             return module
-        if type(fromlist) is list:  # PyImport_Import (import.c), which then looks into the public sys.modules
+        if type(fromlist) is list:  # called by PyImport_Import (import.c), which then reads the public sys.modules
             with import_hook.bypassed(), contextlib.suppress(ImportError):
                 importlib.import_module(absolute)
         below = name.partition(".")[2]
         return self._load(absolute[: -len(below) - 1]) if below else module
 
     def import_at_once(self, *arguments: Any) -> ModuleType:
-        """Import a private module where a statement asks for a lazy one. Source: ``builtins.__lazy_import__``."""
-        return self.import_(*arguments[:5])  # 3.15.0rc1 adds the builtins
+        """Import a private module at once for a lazy import statement. Source: ``builtins.__lazy_import__``."""
+        return self.import_(*arguments[:5])  # 3.15.0rc1 passes the builtins as a further argument
 
     def import_module(self, name: str, package: str | None = None) -> ModuleType:
-        """Import a private module, inside the ``with`` block or not. Source: ``importlib.import_module``."""
+        """Import a private module, also outside the ``with`` block. Source: ``importlib.import_module``."""
         return self._load(resolve_name(name, package) if name.startswith(".") else name)
 
     def _load_attributes(self, package: ModuleType, names: Iterable[str]) -> None:
-        """Import the modules of a package that ``from package import …`` names."""
+        """Import the submodules that a statement ``from package import …`` names."""
         for name in names:
             if name == "*":
                 self._load_attributes(package, [n for n in getattr(package, "__all__", ()) if n != "*"])
@@ -130,7 +131,7 @@ class PrivateModules:
     # ---- loading a module
 
     def _load(self, name: str) -> ModuleType:
-        """Return a module. Parks: while another dhaga or OS thread loads it (``event.wait``)."""
+        """Return a module; load it if needed. Parks: during a load by another dhaga or OS thread (``event.wait``)."""
         module = self.modules.get(name)
         if module is None or name in self._loads:
             if module is None and name in self.modules:
@@ -153,7 +154,7 @@ class PrivateModules:
                 setattr(package, tail, module)
 
     def _make(self, name: str, path: Any) -> ModuleType:
-        """Share a module, create its face, or run a copy of it."""
+        """Store and return a module: the public one, a face (see ``_private_stdlib``), or a copy, which runs now."""
         if self._is_shared(name):
             self.modules[name] = importlib.import_module(name)
         elif name in self._stdlib.makers:
@@ -163,7 +164,7 @@ class PrivateModules:
         return self.modules[name]
 
     def _is_shared(self, name: str) -> bool:
-        """Return whether a module is the public one."""
+        """Return whether private modules use the public module of this name."""
         if within(name, self._names):
             return False
         if self._stdlib.has(name):
@@ -171,7 +172,10 @@ class PrivateModules:
         return within(name, self._shared) or self._is_compiled(name.partition(".")[0])
 
     def _is_compiled(self, top: str) -> bool:
-        """Return whether a package that was not named has compiled modules, which import each other publicly."""
+        """Return whether a package must be shared because its compiled modules import each other publicly.
+
+        Returns: False for the packages that the caller of ``patched_imports`` named.
+        """
         if top not in self._compiled:
             spec = None if top in self._top_names else self._find(top, None)
             self._compiled[top] = spec is not None and brings_extensions(spec)
@@ -187,15 +191,15 @@ class PrivateModules:
         for finder in list(self.meta_path):
             try:
                 spec: ModuleSpec | None = finder.find_spec(name, path)
-            except (KeyError, ModuleNotFoundError):  # the latter from Python 3.15 on
-                # A nested namespace package, whose path looks for its parent in the public modules.
+            except (KeyError, ModuleNotFoundError):  # the latter since Python 3.15
+                # A nested namespace package looks up its parent's path in the public modules, which lack the parent.
                 spec = namespace_of(name, path)
             if spec is not None:
                 return spec
         return None
 
     def _run(self, spec: ModuleSpec) -> None:
-        """Run a module. If the module fails, neither the module nor its submodules are kept."""
+        """Run a new module. If it fails, remove the module and its submodules."""
         name = spec.name
         public = sys.modules.get(name)
         if isinstance(spec.loader, ExtensionFileLoader) and public is not None:
@@ -220,9 +224,9 @@ class PrivateModules:
 
     @contextmanager
     def _visible_in_package(self, module: ModuleType) -> Iterator[None]:
-        """Set a module as an attribute of its package during its execution.
+        """Set a module as an attribute of its package already while the module runs.
 
-        In a cycle ``from . import x`` looks for a missing ``x`` in the public ``sys.modules``.
+        Otherwise, in an import cycle, ``from . import x`` would look up ``x`` in the public ``sys.modules``.
         """
         parent, _, tail = module.__name__.rpartition(".")
         package = self.modules.get(parent)
@@ -243,7 +247,7 @@ def within(name: str, packages: Iterable[str]) -> bool:
 
 
 def package_of(namespace: dict[str, Any]) -> str:
-    """Return the package that a module's relative imports start from."""
+    """Return the package on which relative imports in a namespace are based."""
     package = namespace.get("__package__")
     if package is None:
         spec = namespace.get("__spec__")
@@ -261,7 +265,10 @@ def namespace_of(name: str, path: Iterable[str]) -> ModuleSpec | None:
 
 
 def source_of(spec: ModuleSpec) -> ModuleSpec:
-    """Return the spec of the source beside a compiled module, if there is one: compiled code imports publicly."""
+    """Return the spec of the source file next to a compiled module, or ``spec`` if there is no such file.
+
+    Compiled code would make public imports.
+    """
     if isinstance(spec.loader, ExtensionFileLoader) and spec.origin:
         source = os.path.join(os.path.dirname(spec.origin), f"{spec.name.rpartition('.')[2]}.py")
         if os.path.exists(source):
@@ -270,7 +277,7 @@ def source_of(spec: ModuleSpec) -> ModuleSpec:
 
 
 def brings_extensions(spec: ModuleSpec) -> bool:
-    """Return whether a package, or a package in it, contains a compiled module."""
+    """Return whether a package or one of its subpackages contains a compiled module."""
     suffixes = tuple(EXTENSION_SUFFIXES)
     if (spec.origin or "").endswith(suffixes):
         return True
@@ -287,7 +294,7 @@ def files_of_package(place: str) -> Iterator[str]:
 
 
 class ModuleLocks:
-    """The modules being loaded, each with its loader. In a cycle of loads, one gets the other's half-loaded module."""
+    """The loading greenlet of each module that is being loaded. In a cycle, one load gets a half-loaded module."""
 
     def __init__(self) -> None:
         self.lock = allocate_lock()
@@ -299,7 +306,7 @@ class ModuleLocks:
 
     @contextmanager
     def loading(self, name: str) -> Iterator[bool]:
-        """Yield whether the caller is to load a module. Parks: while another loads it (``event.wait``)."""
+        """Yield whether the caller must load a module. Parks: during a load by another greenlet (``event.wait``)."""
         done = self.begin(name)
         if done is None:
             yield False
@@ -312,7 +319,7 @@ class ModuleLocks:
             done.set()
 
     def begin(self, name: str) -> Event | None:
-        """Return the event that the caller must set once it has loaded the module; None in a cycle."""
+        """Return the event that the caller must set after it has loaded the module, or None in a cycle."""
         me = getcurrent()
         while True:
             with self.lock:
@@ -336,13 +343,13 @@ class ModuleLocks:
 
 
 class ImportHook:
-    """The ``builtins.__import__`` of the greenlets in a ``with`` block of private modules."""
+    """The replacement of ``builtins.__import__`` for greenlets in a ``with`` block of private modules."""
 
     def __init__(self) -> None:
         self.lock = allocate_lock()
         self.former: Callable[..., ModuleType] = builtins.__import__
         self.installed: Callable[..., ModuleType] = self.import_
-        self.blocks: dict[greenlet, list[PrivateModules | None]] = {}  # None: bypassed, inside an import
+        self.blocks: dict[greenlet, list[PrivateModules | None]] = {}  # None bypasses the hook inside an import
 
     def push(self, modules: PrivateModules) -> None:
         with self.lock:
@@ -364,7 +371,7 @@ class ImportHook:
     def import_(
         self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> ModuleType:
-        """Import from the caller's innermost private modules that name the package, otherwise publicly."""
+        """Import privately, through the caller's innermost block that names the package; otherwise, import publicly."""
         blocks = self.blocks.get(getcurrent())
         if not blocks:
             return self.former(name, globals, locals, fromlist, level)
@@ -383,7 +390,7 @@ class ImportHook:
 
     @contextmanager
     def bypassed(self) -> Iterator[None]:
-        """Make the caller's imports public within the block."""
+        """Make the caller's imports public within this ``with`` block."""
         blocks = self.blocks.get(getcurrent())
         if blocks is None:
             yield

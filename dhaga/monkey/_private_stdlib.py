@@ -1,13 +1,14 @@
-"""The standard library of private modules: each of its modules is shared, is copied, or has a face.
+"""The standard library of private modules: each standard module is shared, is copied, or has a face.
 
-- A **face** is a new module with the public one's contents, except for names that must be private. The modules of the
-  patch's table have faces: exceptions, constants and enums are the public ones; the names in the table are ours.
-- A **copy** is run anew, so that it imports the faces: these are standard modules that wait through names in the table
-(``COPIES``).
-- All others are **shared**: they are the public modules, with the same errors and classes everywhere, and wait only for
-  locks that are held for a moment.
+- A **face** is a new module with the contents of the public module, except for names that must be private. The modules
+  of the patch's table have faces. In a face, the names of the table are Dhaga's; exceptions, constants and enums are
+  the public ones.
+- A **copy** is a second run of the module's code, which imports the faces. Standard modules that wait through names in
+  the table are copied (``COPIES``).
+- All other modules are **shared**: they are the public modules, with the same errors and classes everywhere. Most of
+  them never wait, or wait only for locks that are held briefly.
 
-Importing itself: ``_private_imports.py``.
+``_private_imports.py`` imports the private modules.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ __all__ = ["COPIES", "Importer", "Overlay", "PrivateStdlib"]
 
 COPIES = frozenset(
     {
-        # These wait.
+        # These modules wait.
         *("asynchat", "asyncore", "concurrent.futures.thread", "ftplib", "http.client", "http.server", "imaplib"),
         *("logging.config", "logging.handlers", "mailcap", "multiprocessing.dummy", "multiprocessing.dummy.connection"),
         *("multiprocessing.pool", "nntplib", "pipes", "poplib", "pty", "sched", "smtpd", "smtplib", "socketserver"),
         *("telnetlib", "urllib.request", "urllib.robotparser", "webbrowser", "wsgiref.simple_server"),
         *("xmlrpc.client", "xmlrpc.server"),
-        # These import by name.
+        # These modules import other modules by name.
         *("importlib.resources", "importlib.resources._common", "importlib.resources._functional"),
         *("importlib.resources._legacy", "importlib.util", "pickle", "pkgutil", "shelve"),
     }
 )
 """Standard modules that are copied.
 
-``tests/monkey/test_private_imports.py`` computes the first part, and lists the modules found there that are shared
+``tests/monkey/test_private_stdlib.py`` checks the first part, and lists the waiting modules that are shared
 nevertheless.
 """
 
@@ -47,17 +48,19 @@ MODULE_LOOKUPS = {
     + ("getsourcelines",),
     "typing": ("get_type_hints",),
 }
-"""Functions that look a class's module up in ``sys.modules``; in their faces they see the private ``sys``."""
+"""For each module, its functions that read ``sys.modules``. In the module's face, they use the private ``sys``."""
 
 FUTURES = ("Future", "as_completed", "wait")
-"""Names of ``dhaga.futures``. The patch needs no row for them: the standard functions wait for our locks."""
+"""Names of ``dhaga.futures``. The patch's table lacks them: under the patch, the standard ones use Dhaga's locks."""
 
 PICKLE_NAMES = ("PickleBuffer", "PickleError", "PicklingError", "UnpicklingError")
-"""The only names that ``pickle`` may take from its C half: all others there look up classes in the public modules."""
+"""The names that the private ``pickle`` may import from its C module. Other names of the C module look up public
+classes.
+"""
 
 
 class Overlay(Protocol):
-    """A row of the patch's table: see ``monkey.Row``."""
+    """The interface of a row of the patch's table; see ``monkey.Row``."""
 
     @property
     def module(self) -> str: ...
@@ -70,7 +73,7 @@ class Overlay(Protocol):
 
 
 class Importer(Protocol):
-    """The private modules' interface for their faces."""
+    """The interface through which the faces use private modules."""
 
     modules: dict[str, ModuleType]
     meta_path: list[Any]
@@ -110,11 +113,11 @@ class PrivateStdlib:
         }
 
     def has(self, name: str) -> bool:
-        """Return whether a module is of the standard library."""
+        """Return whether a module belongs to the standard library or is the main module."""
         return name.partition(".")[0] in sys.stdlib_module_names or name in ("__main__", "__mp_main__")
 
     def shares(self, name: str) -> bool:
-        """Return whether a standard module is the public one."""
+        """Return whether a standard module is shared."""
         return name not in COPIES and name not in self.makers
 
     def face_of(self, name: str) -> ModuleType:
@@ -128,14 +131,14 @@ class PrivateStdlib:
     # ---- the faces
 
     def package_face(self, public: ModuleType) -> ModuleType:
-        """Return the face of a shared package with modules that are not shared."""
+        """Return the face of a package that contains modules that are not shared."""
         name = public.__name__
         face = ModuleType(name)
         vars(face).update({key: value for key, value in vars(public).items() if f"{name}.{key}" not in self.not_shared})
 
         def attribute(key: str) -> Any:
             child = f"{name}.{key}"
-            if child in self.not_shared and child in sys.modules:  # the public package has it even without an import
+            if child in self.not_shared and child in sys.modules:  # as in the public package after the child's import
                 return self.private.import_module(child)
             return getattr(public, key)
 
@@ -143,7 +146,7 @@ class PrivateStdlib:
         return face
 
     def table_face(self, public: ModuleType) -> ModuleType:
-        """Return the face of a module of the table; its functions use the replaced names."""
+        """Return the face of a module of the table. The face's functions use the replaced names."""
         face = self.package_face(public)
         rebind_globals(public, vars(face))
         for cls, place, names in self.rows[public.__name__]:
@@ -166,7 +169,7 @@ class PrivateStdlib:
         return face
 
     def lookup_face(self, public: ModuleType) -> ModuleType:
-        """Return the face of a module some functions of which look into ``sys.modules``."""
+        """Return the face of a module that has functions of ``MODULE_LOOKUPS``."""
         face = self.package_face(public)
         inside = {**vars(face), "sys": self.private.modules["sys"]}
         rebind_globals(public, inside)
@@ -189,7 +192,7 @@ class PrivateStdlib:
 
         def entry_points(**parameters: Any) -> Any:
             found = public.entry_points(**parameters)
-            if isinstance(found, dict):  # Python 3.11: by group
+            if isinstance(found, dict):  # Python 3.11 returns a dict from groups to entry points
                 return found
             return public.EntryPoints(EntryPoint(each.name, each.value, each.group)._for(each.dist) for each in found)
 
@@ -207,7 +210,7 @@ class PrivateStdlib:
 
 
 class PrivateSys(ModuleType):
-    """The face of ``sys``: modules and importers are private; all else is read from and written to the public one."""
+    """The face of ``sys``. Modules and importers are private; other names are read and set in the public ``sys``."""
 
     def __init__(self, **private: Any) -> None:
         super().__init__("sys", sys.__doc__)
@@ -228,7 +231,7 @@ class PrivateSys(ModuleType):
 
 
 def rebind_globals(public: ModuleType, namespace: dict[str, Any]) -> None:
-    """Give the functions that a namespace took from a module the namespace as their globals."""
+    """Replace a module's functions in a namespace with copies that have the namespace as their globals."""
     for name, value in list(namespace.items()):
         if type(value) is FunctionType and value.__globals__ is vars(public):
             namespace[name] = with_globals(value, namespace)

@@ -1,13 +1,15 @@
-"""Real threads: modules whose threads stay OS threads under the patch, such as profilers and watchdogs.
+"""Exempts modules such as profilers and watchdogs from the patch, because their threads must stay OS threads.
 
-A sampling profiler looks at its program from a thread of its own, in which it sleeps. If that thread were a dhaga, it
-would run only where the program parks, and see itself. A thread that runs an event loop in C, such as libev, would
-never park. In the modules named here, ``threading.Thread``, ``Timer``, ``time.sleep`` and the functions of ``_thread``
-that start threads are the standard ones. Locks, queues and sockets are ours: they work in OS threads, and a dhaga that
-waits for such a thread parks. ``sys._current_frames`` names a running dhaga by its ident.
+A sampling profiler sleeps in a thread of its own, and samples the program from there. If that thread were a dhaga, it
+would run only while no other dhaga of its OS thread runs, and sample only itself. A thread that runs an event loop in
+C, such as libev, would never park. In modules with such threads, ``threading.Thread``, ``Timer``, ``time.sleep`` and
+the functions of ``_thread`` that start threads are the standard ones. Locks, queues and sockets are Dhaga's: they work
+in OS threads, and a dhaga that waits for an OS thread parks. In these modules, ``sys._current_frames`` lists a running
+dhaga under the dhaga's ident.
 
-``import threading`` in such a module returns a view of the standard module: ``__builtins__`` of the module has another
-``__import__``. In modules that were imported before the patch, the names are set.
+``import threading`` in such a module returns a view of the standard module, because the importing module's
+``__builtins__`` contains another ``__import__``. A module that was imported before the patch keeps its
+``__builtins__``. Instead, the patch sets the names that such a module has imported.
 """
 
 from __future__ import annotations
@@ -23,21 +25,21 @@ from .._kernel.run.attachment import schedulers
 from .._kernel.run.idents import ident_of
 from .._kernel.run.microthread import RUNNING, Dhaga
 from .._kernel.wait.deadlock import frames_of_threads
-from ._rebind import PatchLog, Replacement, bindings
+from ._rebind import PatchLog, Replacement, bindings, python_modules
 
 __all__ = ["BUILT_IN", "VARIABLE", "activate", "deactivate", "is_real", "prepare", "rebind_real"]
 
 VARIABLE = "DHAGA_REAL_THREADS"
-"""The environment variable with more modules, separated by commas."""
+"""The environment variable that names further modules, separated by commas."""
 
 BUILT_IN = (
     *("cassandra.io.libevreactor", "codeguru_profiler_agent", "hanging_threads", "instana.autoprofile"),
     *("newrelic.core.profile_sessions", "newrelic.core.trace_cache", "pypprof", "pyroscope", "sentry_sdk.profiler"),
     "splunk_otel.profile",
 )
-"""Modules that start a thread with an event loop in C. Profilers and watchdogs that sample from a thread, by the module
-that starts it or reads the frames. Submodules are included. Not statprof, yappi, pyinstrument and py-spy: these have
-signals, hooks in C, or a process of their own.
+"""Modules that start a thread with an event loop in C, and modules of profilers and watchdogs. The profilers and
+watchdogs start a sampling thread, or read frames in such a thread. Submodules are included. Not listed are statprof,
+yappi, pyinstrument and py-spy, which use signals, hooks in C, or a process of their own.
 """
 
 STANDARD = {
@@ -45,42 +47,51 @@ STANDARD = {
     "threading": ("Thread", "Timer"),
     "time": ("sleep",),
 }
-"""The names that are standard in these modules."""
+"""For each standard module, the names that keep their standard objects in modules with real threads."""
 
 active: tuple[str, ...] = ()
-"""The modules under the present patch."""
+"""The modules with real threads under the current patch."""
 
 views: dict[str, View] = {}
-"""The standard modules that modules with real threads get, by name."""
+"""For each standard module that has a view, the view that modules with real threads import instead."""
 
 
 class View(ModuleType):
-    """A standard module with some other names."""
+    """A module with the names of a standard module. Some names have other values."""
 
     def __init__(self, module: ModuleType, names: Mapping[str, Any]) -> None:
         super().__init__(module.__name__, module.__doc__)
         self.__dict__.update(names, __spec__=module.__spec__, __loader__=module.__loader__)
         self.__dict__["__getattr__"] = module.__getattribute__
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a name in the standard module, such as ``threading.excepthook``, or in the view if its value differs."""
+        if name in self.__dict__:
+            super().__setattr__(name, value)
+        else:
+            setattr(sys.modules[self.__name__], name, value)
+
     def __dir__(self) -> list[str]:
         return dir(sys.modules[self.__name__])
 
 
 def activate(more: Iterable[str]) -> None:
-    """Begin with the built-in modules, those of the environment, and ``more``. From: a patch, first of all."""
+    """Set ``active`` to the built-in modules, the modules from the environment, and ``more``. From: ``patch``."""
     global active
+    if isinstance(more, str):
+        raise TypeError(f"real_threads takes several names, [{more!r}], and not {more!r}")
     named = os.environ.get(VARIABLE, "").split(",")
     active = (*BUILT_IN, *(name.strip() for name in named if name.strip()), *more)
 
 
 def deactivate() -> None:
-    """End the list. Modules that are imported keep their views, with the names of the unpatched modules."""
+    """Clear ``active``. Imported modules keep their views, which then contain the names of the unpatched modules."""
     global active
     active = ()
 
 
 def is_real(name: str) -> bool:
-    """Return whether a module's threads are real."""
+    """Return whether the threads that a module starts are OS threads."""
     return any(name == each or name.startswith(f"{each}.") for each in active)
 
 
@@ -99,40 +110,40 @@ def make_views(replacements: Iterable[Replacement]) -> None:
 def import_view(
     name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
 ) -> ModuleType:
-    """Import as ``__import__`` does, and return the view of a module that has one."""
+    """Import like ``__import__``, but return the view of a module that has a view."""
     module = builtins.__import__(name, globals, locals, fromlist or (), level)
     view = views.get(getattr(module, "__name__", ""))
     return module if view is None or sys.modules.get(view.__name__) is not module else view
 
 
 def prepare(module: ModuleType) -> None:
-    """Give a module an import of views, also for its functions. From: the post-import hook, before the module runs."""
+    """Make a module and its functions import views. From: the post-import hook, before the module runs."""
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": import_view}
 
 
 def rebind_real(replacements: Sequence[Replacement], log: PatchLog) -> None:
-    """Make the views, and set the names in the modules that are imported already."""
+    """Create the views, and set names in modules with real threads that are already imported."""
     make_views(replacements)
     standard = {id(it.ours): it.standard for it in replacements if it.name in STANDARD.get(it.module.__name__, ())} | {
         id(sys.modules[name]): view for name, view in views.items()
     }
-    for key, module, name, value in bindings():
-        if id(value) in standard and is_real(key):
-            log.set(module, name, standard[id(value)])
+    for key, module, names in python_modules():
+        if is_real(key):
+            for name, value in bindings(names, standard):
+                log.set(module, name, standard[id(value)])
 
 
 # ---- sampling
 
 
 LOOKS = 5
-"""The most samples that are taken until no dhaga has begun or ended its turn during one."""
+"""Maximum number of attempts to take a sample during which no dhaga begins or ends its turn."""
 
 
 def frames_by_ident() -> dict[int, FrameType]:
-    """Return the frames of ``sys._current_frames``. A dhaga that runs is listed by its own ident, and not by its OS
-    thread's.
+    """Return the frames of ``sys._current_frames``. The key of a running dhaga is its own ident, not its OS thread's.
 
-    Parked dhagas are left out, because a sample has to be short.
+    Parked dhagas are omitted, because a sample must be short.
     """
     running = running_dhagas()
     for _ in range(LOOKS):
@@ -146,7 +157,7 @@ def frames_by_ident() -> dict[int, FrameType]:
 
 
 def running_dhagas() -> dict[int, Dhaga]:
-    """Return the dhaga that runs in each OS thread, by the ident of the thread."""
+    """Return the running dhaga of each OS thread. The keys are the idents of the threads."""
     return {
         scheduler.thread_ident: dhaga
         for scheduler in list(schedulers)

@@ -1,7 +1,7 @@
-"""Standard classes that must derive from the standard class and not from ours, because they replace its private parts.
+"""Standard classes that must keep their standard base under the patch, because they use private names of this base.
 
 ``multiprocessing.synchronize.Barrier`` keeps the state of its base class in shared memory, under the private names of
-the standard Barrier, and waits by a condition of its own.
+the standard Barrier, and waits with a condition of its own.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["install", "uninstall"]
 
 
 def install() -> None:
-    """Derive ``multiprocessing.synchronize.Barrier`` from the standard Barrier; no-op if it does already."""
+    """Replace Dhaga's Barrier with the standard Barrier as the base of ``multiprocessing.synchronize.Barrier``."""
     kind = sys.modules["multiprocessing.synchronize"].Barrier
     kind.__bases__ = tuple(originals.Barrier if base is Barrier else base for base in kind.__bases__)
 
 
 def uninstall() -> None:
-    """No-op: the standard class is right without the patch too."""
+    """Do nothing, because the standard base is also right without the patch."""

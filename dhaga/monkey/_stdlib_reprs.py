@@ -1,8 +1,10 @@
-"""The reprs of sockets, locks, events, semaphores and barriers under the patch: the standard's, with their waiters.
+"""The reprs of sockets, locks, events, semaphores and barriers under the patch.
 
-Programs and their tests know the standard's reprs; filters of warnings match the beginning of a socket's. Without the
-patch ours are shorter. RLock also has the standard's ``__module__``, by which trio recognises it; other classes keep
-ours, with which ``inspect.getsource``, ``typing.get_type_hints`` and ``pickle`` find them.
+They are like the standard reprs, but locks, events and semaphores also show the number of waiters. Programs and their
+tests expect the standard reprs, and filters of warnings match the beginning of a socket's repr. Without the patch,
+Dhaga's reprs are shorter. RLock also gets the standard ``__module__``, because trio recognizes RLock by this attribute.
+Other classes keep their ``__module__``, because ``inspect.getsource``, ``typing.get_type_hints`` and ``pickle`` use
+this attribute to find a class.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ OWN_REPRS: dict[type, Callable[[Any], str]] = {
     RLock: RLock.__repr__,
     Socket: Socket.__repr__,
 }
-"""Without the patch."""
+"""Dhaga's own repr function of each class, which applies without the patch."""
 
 
 def use_standard_reprs(log: PatchLog) -> None:
-    """Give our classes the standard's reprs, until the log is undone."""
+    """Set reprs like the standard ones in Dhaga's classes, until ``log.undo`` restores Dhaga's own reprs."""
     for kind, function in ((Lock, lock), (RLock, lock), (Event, event), (Semaphore, semaphore), (Barrier, barrier)):
         log.set(kind, "__repr__", function)
     log.set(Socket, "__repr__", socket)
@@ -37,14 +39,14 @@ def use_standard_reprs(log: PatchLog) -> None:
 
 
 def socket(self: Socket) -> str:
-    return OWN_REPRS[Socket](self).replace("<dhaga.", "<", 1)  # the program's subclass has its own module
+    return OWN_REPRS[Socket](self).replace("<dhaga.", "<", 1)  # a subclass's repr names the subclass's module
 
 
 def lock(self: Lock | RLock) -> str:
     kind = RLock if isinstance(self, RLock) else Lock
     state = OWN_REPRS[kind](self).removeprefix(f"<{kind.__name__} ").removeprefix("unlocked, ").removesuffix(">")
     locked = "unlocked" if self._holder is None else "locked"
-    # Between two holders, an RLock keeps the former holder's count.
+    # Between two holders, an RLock still has the former holder's count.
     count = f" count={0 if self._holder is None else self._count}" if isinstance(self, RLock) else ""
     return f"<{locked} threading.{type(self).__name__} object{count} at {id(self):#x}: {state}>"
 

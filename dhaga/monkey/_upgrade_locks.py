@@ -1,33 +1,34 @@
-"""Upgrade the locks, conditions, simple queues and thread-locals that exist at the time of the patch.
+"""Upgrades the locks, conditions, simple queues and thread-locals that exist at the time of the patch.
 
-An OS lock that a dhaga holds across a park would stop all dhagas of its OS thread, and an RLock would admit each of
-them. So all references to an object are replaced by references to one of ours in the same state. ``gc`` finds the
-referrers; the reference count tells whether it has found all.
+If a dhaga held a standard lock across a park, the next dhaga that acquired the lock would block the OS thread of both
+for ever. A standard RLock would admit all dhagas of the thread at once. So all references to a standard object are
+replaced with references to an object of Dhaga in the same state. ``gc`` finds the referrers; the object's reference
+count shows whether all of them are found.
 
-- **Replaced in place**: references in dicts (of modules, classes, objects), lists, slots and closure cells. Conditions
-  stay the same objects: their class is set, and they are made anew over the new lock.
-- **Left**: an object with a reference that cannot be set (in a tuple, a local variable, an extension), because a lock
-  and its replacement would not exclude each other's holders. Also an object with waiters, a held RLock, since its owner
-  cannot be moved, and the objects of ``NOT_UPGRADED``.
-- **Kept beside the new one**: a lock whose methods ``os.register_at_fork`` has, because they cannot be removed there.
-  These handlers keep using the old lock; in a forked child the new one is freed (``free_in_child``).
+- **Replaced in place** are references in dicts (of modules, classes, objects), lists, slots and closure cells.
+  Conditions stay the same objects: their class is set, and they are initialized again with the new lock.
+- **Left unchanged** are objects with a reference that cannot be set, for example in a tuple, a local variable or an
+  extension. Otherwise, a lock and its replacement would both be in use, and would not exclude each other's holders.
+  Also unchanged are objects with waiters, held RLocks (their owner cannot be transferred), and the objects of
+  ``NOT_UPGRADED``.
+- **Kept in addition to the new lock** is a lock whose methods are registered with ``os.register_at_fork``, because
+  methods cannot be unregistered. These methods still use the old lock; ``free_in_child`` unlocks the new lock in a
+  forked child.
 
-``downgrade_locks`` does the same the other way round. The upgrade needs a process with one OS thread, so that no other
-thread waits for, or changes, any of these objects. Rejected: a list of the locks of the standard library, because locks
-of other packages matter as much.
+``downgrade_locks`` reverses the upgrade. The upgrade requires a process with one OS thread, so that no other thread
+waits for these objects or changes them. Rejected: a list of the standard library's locks, because locks of other
+packages are just as important.
 """
 
 from __future__ import annotations
 
 import _queue
-import gc
 import sys
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import BuiltinMethodType, CellType, FrameType, MemberDescriptorType, MethodType, ModuleType
+from types import BuiltinMethodType, CellType, FrameType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from .._kernel import hooks, originals
@@ -38,27 +39,24 @@ from .._sync.local import local
 from .._sync.lock import Lock, RLock
 from .._sync.simple_queue import SimpleQueue
 from ._rebind import package_of
+from ._referrers import METHODS, Referrers, instances_of, look_at_known, remember
 
 Setter = Callable[[Any], object]
 Makers = dict[type, Callable[[Any], Any]]
 
 NOT_UPGRADED = ("asyncio", "dhaga", "greenlet", "threading", "tornado")
-"""Modules whose objects are left unchanged: those of the event loop, and below it. None parks while it holds a lock."""
-
-FORK_HANDLERS = {"acquire", "release", "_at_fork_reinit"}
-"""Methods of a lock that ``os.register_at_fork`` may have; they may remain the old lock's."""
-
-FEW = 100
-"""The most objects that are passed to ``gc.get_referrers``, which takes 2 ms for 20 of them; a pass over all objects
-takes 11 ms.
+"""Packages whose objects are left unchanged, because these packages hold no lock across a park. They are Dhaga,
+greenlet, the packages of the event loop, and ``threading``, which the other packages use.
 """
 
-METHODS = (BuiltinMethodType, MethodType)
+FORK_HANDLERS = {"acquire", "release", "_at_fork_reinit"}
+"""Methods that may stay bound to the old lock if they are registered with ``os.register_at_fork``."""
+
 StandardCondition = threading.Condition
 StandardQueue = _queue.SimpleQueue
 
 
-# ---- makers: an object of the other kind, in the same state
+# ---- makers, which return an object in the same state but of the new class
 
 
 def lock_like(old: Any, make: Callable[[], Any]) -> Any:
@@ -83,14 +81,14 @@ def local_like(old: Any, make: Callable[[], Any]) -> Any:
 
 
 def has_waiters(obj: Any) -> bool:
-    """Return whether a waiter is parked on an object of ours, or in a condition."""
+    """Return whether one of Dhaga's objects, or a condition, has waiters."""
     if type(obj) in (local, originals.local):
         return False
     return any(getattr(obj, name, None) for name in ("_waiters", "_waiters_", "_gates", "_getters_"))
 
 
 def is_held(rlock: Any) -> bool:
-    """Return whether an RLock is held, by the caller or by another."""
+    """Return whether an RLock is held by any thread, including the caller."""
     if rlock._is_owned() or not rlock.acquire(False):
         return True
     rlock.release()
@@ -114,53 +112,11 @@ DOWNGRADES: Makers = {
 }
 
 
-# ---- referrers
-
-
-class Referrers:
-    """The referrers of certain objects, as far as ``gc`` knows them; found in one pass over all objects.
-
-    Their references are counted in this pass. Later, a reader of an object's ``__dict__`` may have made that dict, and
-    it has the references instead.
-    """
-
-    def __init__(self, objects: list[Any]) -> None:
-        self.found: dict[int, dict[int, Any]] = {id(obj): {} for obj in objects}
-        self.references: Counter[tuple[int, int]] = Counter()
-        asked = tuple(objects) if len(objects) < FEW else ()
-        for referrer in gc.get_referrers(*asked) if asked else gc.get_objects():
-            # type() throughout: isinstance() would resolve a proxy
-            if referrer is not objects and referrer is not asked and type(referrer) is not FrameType:
-                self.note(referrer)
-
-    def note(self, referrer: Any) -> None:
-        # Of a module only its dict: `_asyncio` of 3.12 and 3.13 tells gc of futures' iterators that it has freed, and
-        # another reference frees them twice. References in its C state are left, like all references of extensions.
-        for held in [vars(referrer)] if type(referrer) is ModuleType else gc.get_referents(referrer):
-            if id(held) in self.found:
-                self.found[id(held)][id(referrer)] = referrer
-                self.references[id(held), id(referrer)] += 1
-
-    def of(self, obj: Any) -> list[Any]:
-        """Return the referrers of an object."""
-        return list(self.found[id(obj)].values())
-
-    def count(self, obj: Any, *referrers: Any) -> int:
-        """Return the number of references to an object in some of its referrers."""
-        return sum(self.references[id(obj), id(referrer)] for referrer in referrers)
-
-    def indirect(self) -> list[Any]:
-        """Return the referrers that are parts of others: methods, and the dicts of modules, classes and objects."""
-        return [
-            referrer
-            for referrers in self.found.values()
-            for referrer in referrers.values()
-            if type(referrer) in (dict, *METHODS)
-        ]
+# ---- references
 
 
 def setters(referrer: Any, owner: Any, obj: Any) -> Iterator[Setter]:
-    """Yield a function for each place in a referrer where the object can be replaced."""
+    """Yield a setter for each place in a referrer where the object can be replaced."""
     if type(referrer) is dict:
         put = partial(setattr, owner) if is_class(owner) else referrer.__setitem__
         yield from (partial(put, name) for name, value in list(referrer.items()) if value is obj)
@@ -184,7 +140,7 @@ def setters_of_object(referrer: Any, obj: Any) -> Iterator[Setter]:
 
 
 def locals_of_callers() -> set[int]:
-    """Return the ids of all that local variables of callers of this module hold. Cells are among the referrers."""
+    """Return the ids of local variables' values in callers outside this module. Skip cells, which ``gc`` finds."""
     found: set[int] = set()
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -201,7 +157,7 @@ def is_class(obj: Any) -> bool:
 
 
 def dict_of(obj: Any) -> Any:
-    """Return the ``__dict__`` of an object if it has one, without calling code of its class."""
+    """Return the ``__dict__`` of an object, or None, without calling code of the object's class."""
     try:
         attributes = object.__getattribute__(obj, "__dict__")
     except (AttributeError, TypeError):
@@ -217,42 +173,93 @@ def content(slot: MemberDescriptorType, referrer: Any) -> Any:
 
 
 class LockUpgrade:
-    """One replacement of objects, by ``makers`` for each type, and of the conditions of one class over them.
+    """Replaces objects with new ones, and converts conditions. ``makers`` contains the functions that create new ones.
 
-    It works in three steps: find all referrers, find a setter for each reference, and only then replace. An object for
-    which the second step fails is left as it was.
+    There are three steps: find all referrers, find a setter for each reference, and call the setters. An object for
+    which the second step fails is left unchanged.
     """
 
     def __init__(self, objects: list[Any], makers: Makers, old: type, new: type) -> None:
         self.makers = makers
         self.old_condition, self.new_condition = old, new
-        self.conditions: list[Any] = [it for it in gc.get_objects() if type(it) is old]
-        # Referenced only by this method: their counts are the baseline.
-        objects += [originals.allocate_lock(), originals.local()]
-        self.referrers = Referrers(objects)
-        self.owners = Referrers(self.referrers.indirect())
-        self.references = {id(obj): self.unknown_references(obj) for obj in objects}
-        self.from_here_to_local = self.references[id(objects.pop())]
-        self.from_here = self.references[id(objects.pop())]
         self.in_frames = locals_of_callers() if FREE_THREADED else set()
+        self.referrers, self.owners = Referrers(), Referrers()
+        self.referrers.ignored.add(id(objects))
+        # Only this method refers to these two objects and to the bound method below. Their counts serve as baselines.
+        objects += [originals.allocate_lock(), originals.local()]
+        self.methods = [objects[-2].acquire]
+        self.referrers.add(objects)
+        self.referrers.note(self.methods[0])
+        self.referrers.find(lambda: self.unexplained(objects))
+        self.count(objects)
+        del objects[-2:]
+        self.owners.find(lambda: self.ownerless(objects))
         self.replacements = self.replace(objects)
 
-    def unknown_references(self, obj: Any) -> int:
-        """Return the number of references to an object that ``gc`` does not know."""
-        return sys.getrefcount(obj) - self.referrers.count(obj, *self.referrers.of(obj))
+    def count(self, objects: list[Any]) -> None:
+        """Count the references that no known referrer has. The last two objects are the baseline."""
+        self.references = {id(obj): self.unknown_references(obj, self.referrers) for obj in objects}
+        self.from_here, self.from_here_to_local = [self.references[id(obj)] for obj in objects[-2:]]
+
+    def unknown_references(self, obj: Any, referrers: Referrers) -> int:
+        """Return the number of references to an object that none of its known referrers has."""
+        return sys.getrefcount(obj) - referrers.count(obj)
+
+    def unexplained(self, objects: list[Any]) -> list[Any]:
+        """Return the objects with references from unknown referrers, except objects that must be left unchanged."""
+        self.look_for_owners()
+        self.count(objects)
+        return [obj for obj in objects if self.has_unknown_references(obj) and not self.is_left(obj)]
+
+    def look_for_owners(self) -> None:
+        """Among the owners that earlier searches have found, search for the owners of all new referrers."""
+        self.owners.add(self.referrers.indirect())
+        self.owners.ignored.update(map(id, self.referrers.found.values()))
+        look_at_known(self.owners)
+        self.owners.note(self.methods)
+
+    def is_left(self, obj: Any) -> bool:
+        """Return whether an object must be left unchanged. The answer True stays true when more referrers are found."""
+        if has_waiters(obj) or (type(obj) in RLOCKS and is_held(obj)):
+            return True
+        owners = [self.owner(referrer) for referrer in self.referrers.of(obj)]
+        return any(type(owner) is not self.old_condition and belongs_below(owner) for owner in owners)
+
+    def ownerless(self, objects: list[Any]) -> list[Any]:
+        """Return the dicts and methods with unknown owners, among those that refer to replaceable objects."""
+        self.look_for_owners()
+        # The copy of the list adds one reference to the method, as the list of referrers below does.
+        [usual] = [self.unknown_references(method, self.owners) for method in list(self.methods)]
+        return [
+            referrer
+            for obj in objects
+            if not self.has_unknown_references(obj) and not self.is_left(obj)
+            for referrer in self.referrers.of(obj)
+            if (type(referrer) is dict and self.owner(referrer) is referrer)
+            or (type(referrer) in METHODS and self.unknown_references(referrer, self.owners) > usual)
+        ]
 
     def replace(self, objects: list[Any]) -> dict[int, Any]:
-        """Make and place the new objects. Returns: the new objects, by the id of the old one."""
+        """Create the new objects, and replace the old ones. Returns: a dict from old objects' ids to new objects."""
         found = [(obj, self.setters_for(obj)) for obj in objects]
         replacements = {id(obj): self.makers[type(obj)](obj) for obj, places in found if places is not None}
-        self.convert(replacements)
+        owners = self.owners_of(objects)
+        remember(owners)
+        self.convert([owner for owner in owners if type(owner) is self.old_condition], replacements)
         for obj, places in found:
             for put in places or ():
                 put(replacements[id(obj)])
         return replacements
 
-    def convert(self, replacements: dict[int, Any]) -> None:
-        for condition in self.conditions:
+    def owners_of(self, objects: list[Any]) -> list[Any]:
+        """Return the owners of all references that were found."""
+        direct = [referrer for obj in objects for referrer in self.referrers.of(obj)]
+        found = [*direct, *(it for each in direct if type(each) in METHODS for it in self.owners.of(each))]
+        owners = [self.owner(referrer) for referrer in found]
+        return list({id(owner): owner for owner in owners}.values())
+
+    def convert(self, conditions: list[Any], replacements: dict[int, Any]) -> None:
+        for condition in conditions:
             replacement = replacements.get(id(condition._lock))
             if replacement is not None:
                 condition.__dict__.clear()
@@ -260,11 +267,11 @@ class LockUpgrade:
                 condition.__init__(replacement)
 
     def setters_for(self, obj: Any) -> list[Setter] | None:
-        """Return the setters for all references to an object; None if it must be left."""
+        """Return the setters for all references to an object, or None if the object must be left unchanged."""
         if has_waiters(obj) or (type(obj) in RLOCKS and is_held(obj)):
             return None
         referrers = self.referrers.of(obj)
-        if not referrers:  # garbage, as is a replaced thread-local of a free-threaded build until the next collection
+        if not referrers:  # garbage that is not yet collected, such as a replaced thread-local in a free-threaded build
             return None
         found: list[Setter] = []
         for referrer in referrers:
@@ -275,26 +282,26 @@ class LockUpgrade:
         return None if self.has_unknown_references(obj) else found
 
     def has_unknown_references(self, obj: Any) -> bool:
-        """Return whether a local variable or an extension has a reference to an object."""
+        """Return whether an object has references from unknown referrers: local variables or extensions."""
         if type(obj) is not originals.local:
             return self.references[id(obj)] > self.from_here
-        # A free-threaded build adds 2 ** 60 to the count of a thread-local, and leaves out some local variables.
+        # A free-threaded build adds 2 ** 60 to the count of a thread-local, and does not count some local variables.
         return self.references[id(obj)] > self.from_here_to_local or id(obj) in self.in_frames
 
     def setters_in(self, referrer: Any, obj: Any) -> list[Setter] | None:
-        """Return the setters for an object in one referrer; None if one is missing."""
+        """Return the setters for an object in one referrer, or None if a reference has no setter."""
         if type(referrer) in METHODS:
             return [] if self.may_stay(referrer) else None
         owner = self.owner(referrer)
-        if type(owner) is self.old_condition:  # convert() replaces it
+        if type(owner) is self.old_condition:  # convert() replaces the reference
             return None if has_waiters(owner) else []
         if belongs_below(owner):
             return None
         found = list(setters(referrer, owner, obj))
-        return found if len(found) == self.referrers.count(obj, referrer) else None
+        return found if len(found) == self.referrers.references[id(obj), id(referrer)] else None
 
     def owner(self, referrer: Any) -> Any:
-        """Return the owner of a dict; any other referrer is returned unchanged."""
+        """Return the owner of a dict. Return any other referrer unchanged."""
         if type(referrer) is not dict:
             return referrer
         for owner in self.owners.of(referrer):
@@ -303,15 +310,14 @@ class LockUpgrade:
         return referrer
 
     def may_stay(self, method: Any) -> bool:
-        """Return whether a bound method may keep the old object: a condition's, or a fork handler's."""
-        mine = self.referrers.found.values()
-        referrers = [referrer for referrer in self.owners.of(method) if not any(referrer is one for one in mine)]
+        """Return whether a bound method may keep the old object. A condition's method and a fork handler may."""
+        referrers = self.owners.of(method)
         if all(type(referrer) is list for referrer in referrers):  # the interpreter's lists of fork handlers
             return method.__name__ in FORK_HANDLERS and self.is_for_forks(method.__self__)
         return all(type(self.owner(referrer)) is self.old_condition for referrer in referrers)
 
     def is_for_forks(self, lock: Any) -> bool:
-        """Return whether ``os.register_at_fork`` has methods of a lock."""
+        """Return whether methods of a lock are registered with ``os.register_at_fork``."""
         names = {referrer.__name__ for referrer in self.referrers.of(lock) if type(referrer) is BuiltinMethodType}
         return "_at_fork_reinit" in names
 
@@ -325,15 +331,15 @@ def belongs_below(owner: Any) -> bool:
 # ---- upgrade and downgrade
 
 upgraded: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The new objects that are in place."""
+"""The new objects that have replaced old ones."""
 
 fork_locks: dict[int, tuple[Any, Any]] = {}
-"""New and old lock, by the id of the new one, if fork handlers still use the old one."""
+"""New and old locks in pairs. The key is the id of the new lock. Fork handlers still use the old lock."""
 
 
 def upgrade_locks() -> None:
-    """Upgrade all existing objects. From: a process in which no other OS thread waits for one or changes one."""
-    objects = [it for it in gc.get_objects() if type(it) in UPGRADES]
+    """Upgrade all instances of the old classes. From: a process in which no other OS thread uses these objects."""
+    objects = instances_of(UPGRADES)
     upgrade = LockUpgrade(objects, UPGRADES, StandardCondition, Condition)
     for obj in objects:
         replacement = upgrade.replacements.get(id(obj))
@@ -344,7 +350,7 @@ def upgrade_locks() -> None:
 
 
 def downgrade_locks() -> None:
-    """Undo the upgrade; objects with waiters, or that cannot be replaced, stay ours, and work."""
+    """Undo the upgrade. Objects that have waiters or cannot be replaced keep Dhaga's classes, and still work."""
     old_locks = {key: old for key, (_, old) in fork_locks.items()}
     fork_locks.clear()
     objects = members(upgraded)
@@ -354,7 +360,7 @@ def downgrade_locks() -> None:
 
 
 def free_in_child() -> None:
-    """In a forked child, free the new locks, which a dhaga of the parent may hold. The old locks have handlers."""
+    """Unlock the new locks, which the parent may have held. Fork handlers unlock the old ones. From: a forked child."""
     for replacement, _ in fork_locks.values():
         replacement._at_fork_reinit()
 

@@ -257,3 +257,17 @@ def test_locks_work_while_the_interpreter_is_taken_down() -> None:
     handler = logging.StreamHandler()  # a weakref callback takes logging's lock
     threading.late = Late()
     """) == ["late"]
+
+
+@pytest.mark.parametrize("module", ["sqlite3", "sqlite3.dbapi2"])
+def test_the_original_of_a_name_that_a_hook_replaces_is_the_standard_one(module: str) -> None:
+    assert prints(f"""
+    import {module}
+    from sqlite3 import Connection, connect
+    import dhaga.monkey
+    dhaga.monkey.patch()
+    import sqlite3
+    print(sqlite3.connect is connect, dhaga.monkey.original("{module}", "connect") is connect)
+    print(sqlite3.Connection is Connection, dhaga.monkey.original("{module}", "Connection") is Connection)
+    print(dhaga.monkey.original("{module}", "Row") is sqlite3.Row)
+    """) == ["False True", "False True", "True"]

@@ -68,3 +68,18 @@ def test_a_package_that_cannot_be_imported_is_told_as_ever(tmp_path: object) -> 
                 print(error, "psycopg2" in sys.modules)
     """)
     assert lines == ["not today False"] * 2
+
+
+def test_an_old_finder_and_a_copy_of_the_loader_do_no_harm() -> None:
+    assert prints("""
+        import copy, importlib.util, sys
+        from dhaga import monkey
+        monkey.patch()
+        class OldFinder:  # without find_spec(): 3.12 and later skip it, 3.11 asks find_module()
+            def find_module(self, name, path=None):
+                return None
+        sys.meta_path.insert(0, OldFinder())
+        print(type(copy.copy(importlib.util.find_spec("sqlite3").loader)).__name__)
+        import sqlite3
+        print(sqlite3.connect.__module__)
+    """) == ["PostImportLoader", "dhaga.integrations.sqlite3"]

@@ -153,6 +153,21 @@ def test_submodules_are_included(name: str, real: bool) -> None:
         _real_threads.active = before
 
 
+def test_one_name_is_no_list_of_names() -> None:
+    with pytest.raises(TypeError, match=r"takes several names, \['prof'\], and not 'prof'"):
+        _real_threads.activate("prof")
+
+
+def test_a_name_set_in_a_view_is_set_in_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    view = _real_threads.View(threading, {"Thread": None})
+    view.excepthook, view.Thread = print, int
+    assert threading.excepthook is print and view.Thread is int
+    assert threading.Thread is not int
+
+
 def test_a_view_shows_the_rest_of_its_module() -> None:
     import time
 

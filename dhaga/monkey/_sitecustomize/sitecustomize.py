@@ -1,6 +1,6 @@
-"""Patch before any other code, and then run the ``sitecustomize`` that this one hides. From: ``site``, at the start.
+"""Patches the standard library before any other code runs, and then runs the ``sitecustomize`` that this one hides.
 
-``_early.restart`` puts this folder first on PYTHONPATH.
+``_early.restart`` puts this folder first on PYTHONPATH, so that ``site`` imports this module at the start of Python.
 """
 
 from __future__ import annotations
