@@ -1,4 +1,4 @@
-"""Simulation: a threaded program on a seed, which decides who runs next, the time and all draws."""
+"""Simulation of threaded programs. A seed decides each switch of threads, the time and all random draws."""
 
 from __future__ import annotations
 

@@ -82,6 +82,15 @@ def test_readings_grow() -> None:
     assert readings == sorted(set(readings)) and readings[-1] - readings[0] < 1e-6
 
 
+def test_readings_grow_even_where_the_time_advances_by_less_than_they_took() -> None:
+    with Simulation(0) as world:
+        many = [time.monotonic() for _ in range(500)]
+        world.clock.now += 1e-7
+        assert many[-1] < time.monotonic() < time.monotonic()
+        world.clock.now += 1
+        assert time.monotonic() > world.clock.now > many[-1]
+
+
 def test_timeouts_and_schedules_end_in_order() -> None:
     ended: list[tuple[str, float]] = []
     with Simulation(0):

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from dhaga.simulation import NotDeterministic, Settings, check_determinism
+from dhaga import select
+from dhaga.select import ANSWERS_BEFORE_YIELD
+from dhaga.simulation import NotDeterministic, Settings, Simulation, check_determinism
 from tests.kit.races import lost_update
 
 
@@ -30,6 +32,23 @@ def test_the_first_event_that_differs_is_shown() -> None:
     assert text[0] == "two runs of seed 0 differ at event 2; up to there both did:"
     assert "main code waits for sleep" in text[1]
     assert text[2].startswith("then the first run: ") and text[3].startswith("then the second run: ")
+
+
+@pytest.mark.parametrize("polls", [1, 7, 15])
+def test_polls_before_a_simulation_change_no_yield_in_it(polls: int) -> None:
+    def poll(times: int) -> None:
+        for _ in range(times):
+            select.select([], [], [], 0)
+
+    def run() -> str:
+        with Simulation(1, preempt=None) as simulation:
+            poll(ANSWERS_BEFORE_YIELD * 3)
+        return simulation.hash
+
+    first = run()
+    poll(polls)
+    before = select.immediate.in_a_row
+    assert run() == first and select.immediate.in_a_row == before
 
 
 def test_a_bad_seed_is_an_error() -> None:

@@ -13,6 +13,10 @@ def test_an_event_in_words_has_the_time_since_the_begin() -> None:
         Event(1001.5, 0, "waits for join", 1).words(members, 1000)
         == "   1.500000  main code waits for join; worker runs"
     )
+    assert (
+        Event(1001.5, 0, "waits for join", 1, 1001).words(members, 1000)
+        == "   1.000000  main code waits for join; worker runs at 1.500000"
+    )
     assert Event(1000, 1, "ends").words(members, 1000) == "   0.000000  worker ends"
     assert "member 7" in Event(1000, 7, "ends").words(members, 1000)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from dhaga.simulation import History, NotLinearizable, registers
@@ -39,6 +41,16 @@ def test_a_call_that_failed_may_have_its_effect_late_or_never() -> None:
         call.result = "first"
     with pytest.raises(NotLinearizable):
         history.check(registers, "first")
+
+
+def test_a_call_that_fails_after_its_result_has_the_result() -> None:
+    history = History()
+    with pytest.raises(OSError), history.call("get", "a") as call:
+        call.result = 1
+        raise OSError("cut")
+    assert call.ended < math.inf
+    with pytest.raises(NotLinearizable):
+        history.check(registers)
 
 
 def test_a_call_that_is_taken_back_has_no_effect() -> None:

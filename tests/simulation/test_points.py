@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga.simulation import Settings, Simulation, search
+from dhaga.simulation import Exhaustive, Settings, Simulation, search
+from dhaga.simulation._schedule.exhaustive import Schedules
 from dhaga.simulation._schedule.points import Program
 from dhaga.simulation._schedule.source_line import SourceLine
 from dhaga.simulation._schedule.strategies import strategy_of
 from dhaga.simulation._schedule.switches import switches_from
+from dhaga.simulation._search.outcome import Order
+from dhaga.simulation._search.search import run_one
 from dhaga.simulation._standard import standard
 
 MONITORING: Any = getattr(sys, "monitoring", None)
@@ -117,6 +120,30 @@ def test_each_turn_of_a_loop_in_one_line_is_a_point() -> None:
         points.append(world.run.members.all[0].points)
         assert len(squares) == count
     assert points[1] >= points[0] + 5
+
+
+@pytest.mark.skipif(MONITORING is None, reason="jumps are points from 3.12 on")
+def test_a_loop_in_one_line_that_is_stopped_runs_before_and_after_the_others() -> None:
+    def program() -> None:
+        thread = threading.Thread(target=append)
+        thread.start()
+        go.set()
+        squares = [number * number for number in range(5)]
+        thread.join()
+        assert len(squares) == 5
+
+    def append() -> None:
+        go.wait()
+        other.append(1)
+
+    go, other = threading.Event(), list[int]()
+    letters = {program.__code__.co_firstlineno + 4: "L", append.__code__.co_firstlineno + 2: "A"}
+    settings, schedules, found = Settings(strategy=Exhaustive(1)), Schedules(1), set()
+    for prefix in schedules:
+        outcome = run_one(program, settings, Order(0, prefix=prefix, keep_lines=True))
+        schedules.add(len(prefix), outcome.decisions)
+        found.add("".join(letters.get(line, "") for _, _, line in outcome.lines))
+    assert found == {"AL", "LA", "LAL"}
 
 
 def test_the_main_code_of_a_search_is_preempted() -> None:

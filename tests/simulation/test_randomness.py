@@ -28,6 +28,7 @@ DRAWS: dict[str, Callable[[], object]] = {
     "getrandom": lambda: os.getrandom(8),
     "secrets": lambda: secrets.token_hex(),
     "a choice of secrets": lambda: secrets.choice(range(10**9)),
+    "a new seed of the module": lambda: (random.seed(), random.random()),
     "uuid1": uuid.uuid1,
     "uuid4": uuid.uuid4,
     "TLS": lambda: ssl.RAND_bytes(8),
@@ -49,6 +50,18 @@ def drawn(seed: int, name: str) -> object:
 @pytest.mark.parametrize("name", DRAWS)
 def test_a_draw_is_the_same_for_a_seed_and_another_for_another(name: str) -> None:
     assert drawn(1, name) == drawn(1, name) != drawn(2, name)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="Python 3.14 has uuid6() and uuid7()")
+@pytest.mark.parametrize("name", ["uuid6", "uuid7"])
+def test_an_ordered_uuid_is_that_of_the_seed_whatever_came_before(name: str) -> None:
+    def drawn_uuid(seed: int) -> object:
+        new = getattr(uuid, name)
+        new()
+        with Simulation(seed):
+            return new()
+
+    assert drawn_uuid(1) == drawn_uuid(1) != drawn_uuid(2)
 
 
 def test_the_names_of_threads_begin_anew() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import random
 import socket
 import threading
 import time
@@ -38,9 +39,9 @@ def test_a_report_has_the_sizes_of_messages_and_folds_idle_loops() -> None:
                     time.sleep(1)
                 raise KeyError("gone")
     report = caught.value.__notes__[0]
-    assert "the network takes 1234 bytes from main:32768 for main:80" in report
+    assert f"the network takes 1234 bytes from main:32768 for main:80: {b'x' * 32!r}…" in report
     assert "the network brings main:80 1234 bytes from main:32768" in report
-    assert "main code waits for sleep; main code runs (30 times)" in report
+    assert "main code waits for sleep; main code runs at 33.000000 (30 times)" in report
 
 
 def test_lines_around_the_switches_follow_the_report() -> None:
@@ -82,8 +83,8 @@ def test_a_report_has_the_lines_that_wait_and_write_and_the_kill_that_lost_a_wri
     report = shrink(writes_too_late, Settings(), search(writes_too_late, seeds=1).failures[0]).report
     place = writes_too_late.__code__.co_firstlineno
     for line in (
-        f'shop writes 5 bytes to shop:/log at 0: test_report.py:{place + 7}  log.write(b"order")',
-        f"waits for sleep: test_report.py:{place + 8}  time.sleep(1); main code runs",
+        f"shop writes 5 bytes to shop:/log at 0: b'order': test_report.py:{place + 7}  log.write(b\"order\")",
+        f"waits for sleep: test_report.py:{place + 8}  time.sleep(1); main code runs at 0.500000",
         "the simulation kills shop",
         "the disk leaves 1 unsynced writes of shop:/log: lost, 0 bytes",
     ):
@@ -100,5 +101,54 @@ def waits_too_short() -> None:
 def test_a_report_has_the_waits_that_timed_out() -> None:
     report = shrink(waits_too_short, Settings(), search(waits_too_short, seeds=1).failures[0]).report
     place = waits_too_short.__code__.co_firstlineno + 3
-    assert f"1.000000  main code has timed out: test_report.py:{place}  got.get(timeout=1)" in report
+    assert f"1.000000  main code has timed out after 1 s: test_report.py:{place}  got.get(timeout=1)" in report
     assert "late has timed out" not in report  # a sleep that ends is none
+
+
+def test_no_switch_but_a_timeout_or_a_loss_may_be_the_cause() -> None:
+    for program, event in (
+        (waits_too_short, "main code has timed out after 1 s: "),
+        (writes_too_late, "the disk leaves 1 unsynced writes of shop:/log: lost, 0 bytes"),
+    ):
+        outcome = shrink(program, Settings(), search(program, seeds=1).failures[0])
+        assert f"\n  the seed has also drawn:\n  {'1.0' if 'timed' in event else '0.5'}00000  {event}" in failure_text(
+            outcome
+        )
+
+
+def reads_in_vain() -> None:
+    with socket.create_server(("", 80)), socket.create_connection(("localhost", 80)) as sock:
+        sock.settimeout(1)
+        sock.recv(1)
+
+
+def test_a_report_has_the_addresses_behind_an_fd() -> None:
+    report = shrink(reads_in_vain, Settings(), search(reads_in_vain, seeds=1).failures[0]).report
+    assert "(main:32768 to 127.0.0.1:80): test_report.py" in report
+
+
+def appends_to_what_is_left() -> None:
+    host = current().network.host("shop")
+    (host.disk.path / "log").touch()
+    host.disk.sync()
+
+    def write(text: bytes) -> None:
+        with open(host.disk.path / "log", "ab", buffering=0) as log:
+            log.write(text)
+            for _ in range(40):
+                time.sleep(random.random())
+
+    host.start(write, b"1:order\n")
+    time.sleep(0.001)
+    host.kill("lost")
+    host.start(write, b"2:order\n").join()
+    raise AssertionError
+
+
+def test_a_report_has_the_first_use_of_a_file_after_a_loss() -> None:
+    settings = Settings(preempt=None)
+    report = shrink(
+        appends_to_what_is_left, settings, search(appends_to_what_is_left, settings=settings, seeds=1).failures[0]
+    ).report
+    assert "unsynced writes of shop:/log: lost, 0 bytes" in report
+    assert "shop, start 2 writes 8 bytes to shop:/log at 0: b'2:order\\n'" in report

@@ -9,7 +9,7 @@ import pytest
 
 import dhaga
 from dhaga._kernel import originals
-from dhaga._kernel.run.scheduler import begin_new_work
+from dhaga._kernel.run.new_work import begin_new_work
 from dhaga.simulation import Simulation
 from dhaga.simulation._schedule.switches import switches_from
 from dhaga.simulation._standard import standard

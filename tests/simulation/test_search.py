@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +103,17 @@ def test_a_schedule_of_a_small_program_is_found_among_all() -> None:
     assert found.failures[0].kind == "AssertionError" and found.failures[0].switches.count(".") == 1
     all_pass = search(add_with_a_lock, settings=Settings(strategy=Exhaustive(1)))
     assert all_pass.complete and all_pass.runs > 10
+
+
+def test_all_schedules_of_an_exhaustive_search_have_the_same_draws(tmp_path: Path) -> None:
+    def program() -> None:
+        add_with_a_lock()
+        with open(tmp_path / "draws", "a") as file:
+            print(random.random(), file=file)
+
+    runs = search(program, settings=Settings(strategy=Exhaustive(1))).runs
+    draws = (tmp_path / "draws").read_text().split()
+    assert len(draws) == runs > 10 and len(set(draws)) == 1
 
 
 def test_a_process_that_dies_or_hangs_is_a_failure() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import concurrent.futures
 import queue
+import signal
+import socket
 import sys
 import threading
 import time
@@ -81,6 +84,32 @@ def test_an_hour_takes_no_time() -> None:
             list(executor.map(time.sleep, (3600, 1800, 900)))
         assert world.run.clock.now - world.run.began_at == pytest.approx(3600)
     assert time.perf_counter() - began < 600
+
+
+def test_the_clock_goes_on_during_a_pause_for_a_signal() -> None:
+    handled: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
+    try:
+        with Simulation(0) as world:
+            threading.Timer(3600, signal.raise_signal, [signal.SIGUSR1]).start()
+            signal.pause()
+            assert world.clock.now - world.run.began_at == 3600
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert handled == [signal.SIGUSR1]
+
+
+def test_a_wait_for_an_allowed_signal_is_no_deadlock() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        with Simulation(0, allow=["signals"]):
+            rung = threading.Event()
+            signal.signal(signal.SIGALRM, lambda *_: rung.set())
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            assert rung.wait()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_thread_that_polls_the_clock_goes_on() -> None:
@@ -217,11 +246,69 @@ def test_a_run_that_does_not_end_fails(program: Callable[[], None], limits: dict
         program()
 
 
+def start_low() -> None:
+    _thread.start_new_thread(sys.exit, (3,))
+
+
+def fail_with_key_error() -> None:
+    raise KeyError("in a thread")
+
+
 def test_sys_exit_with_0_is_no_failure_and_another_one_is() -> None:
     for code, failed in ((0, False), (None, False), (3, True), ("text", True)):
         with pytest.raises(SystemExit) as caught, Simulation(0) as world:
             sys.exit(code)
         assert (world.run.failure is not None, hasattr(caught.value, "__notes__")) == (failed, failed)
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, GeneratorExit, BaseException])
+def test_an_error_that_is_no_exception_fails_the_run(kind: type[BaseException]) -> None:
+    with pytest.raises(kind) as caught, Simulation(0) as world:
+        raise kind
+    assert world.run.failure is not None and caught.value.__notes__
+
+
+@pytest.mark.parametrize("start", [lambda: threading.Thread(target=sys.exit, args=(3,)).start(), start_low])
+def test_sys_exit_in_a_thread_ends_only_this_thread(start: Callable[[], object]) -> None:
+    with pytest.raises(KeyError, match="the main code"), Simulation(0):
+        start()
+        time.sleep(1)
+        raise KeyError("the main code went on")
+
+
+def test_an_error_without_a_text_is_raised_itself() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise KeyError("no text")
+
+    with pytest.raises(Mute) as caught, Simulation(0):
+        raise Mute
+    assert "failed in main code: Mute: <exception str() failed>" in caught.value.__notes__[-1]
+
+
+def test_sys_exit_waits_for_the_threads_and_their_errors_count() -> None:
+    with pytest.raises(KeyError, match="in a thread") as caught, Simulation(0):
+        threading.Timer(1, fail_with_key_error).start()
+        sys.exit(0)
+    assert caught.value.__notes__
+
+
+def test_an_error_of_a_thread_without_a_thread_object_fails_the_run() -> None:
+    with pytest.raises(KeyError, match="in a thread"), Simulation(0):
+        _thread.start_new_thread(fail_with_key_error, ())
+        time.sleep(1)
+        raise AssertionError("the main code went on")
+
+
+def test_a_ctrl_c_while_the_block_waits_for_its_threads_is_raised() -> None:
+    def interrupt() -> None:
+        time.sleep(1)
+        world.scheduler.main_waiter.cancel_with(KeyboardInterrupt())
+        time.sleep(1)
+
+    with pytest.raises(KeyboardInterrupt) as caught, Simulation(0) as world:
+        threading.Thread(target=interrupt).start()
+    assert world.run.failure is None and not hasattr(caught.value, "__notes__")
 
 
 # ---- misuse
@@ -301,5 +388,29 @@ def test_eventually_waits_for_a_condition_on_the_virtual_clock() -> None:
         world.eventually(lambda: True, within=1e-9)
         with pytest.raises(AssertionError, match="does not hold within 5 s"):
             world.eventually(lambda: False, within=5)
-        with pytest.raises(ValueError, match="within is a number of seconds above 0, and not 0"):
-            world.eventually(lambda: True, within=0)
+        for within in (0, float("inf")):
+            with pytest.raises(ValueError, match=f"within is a number of seconds above 0, and not {within}"):
+                world.eventually(lambda: True, within)
+
+
+@pytest.mark.parametrize("ends", ["never", "killed", "daemon"])
+def test_the_end_of_main_code_names_hosts_that_still_serve_and_how_to_end_them(ends: str) -> None:
+    def serve() -> None:
+        with socket.create_server(("", 80)) as listener:
+            listener.accept()
+
+    def run() -> None:
+        with Simulation(0) as world:
+            host = world.network.host("shop")
+            host.spawn(serve, daemon=ends == "daemon")
+            time.sleep(1)
+            if ends == "killed":
+                host.kill()
+
+    if ends != "never":
+        run()
+        return
+    text = r"threads on shop go on waiting.* kill\(\).*daemon=True.*every dhaga"
+    with pytest.raises(dhaga.Deadlock, match=text) as caught:
+        run()
+    assert "failed in main code: Deadlock: main code has ended" in caught.value.__notes__[-1]

@@ -1,1 +1,1 @@
-"""Shared by all rooms of a simulation: its parts, errors, ranges, the present simulation and its end."""
+"""Code that several packages share: errors, pauses, checks of settings, undoing, and the simulation that runs now."""

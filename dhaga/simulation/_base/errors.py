@@ -4,20 +4,20 @@ from __future__ import annotations
 
 
 class NotSimulated(RuntimeError):
-    """A call that a simulation cannot repeat: it names the call and the ways out."""
+    """A call that a simulation cannot repeat. The message names the call and the alternatives."""
 
 
 class NotDeterministic(AssertionError):
-    """Two runs of one seed differ: it shows the first event that does."""
+    """Two runs of one seed differ. The message shows the first event that differs."""
 
 
 class LimitReached(Exception):
-    """A run has taken more events, or more virtual time, than it may: it may never end."""
+    """A run has exceeded its limit of events or of virtual time. Without the limit the run might never end."""
 
 
 class HostKilled(Exception):
-    """The host of a dhaga was killed while it ran: ``result()`` raises it."""
+    """The host of a dhaga was killed before the dhaga ended: ``result()`` of the dhaga raises this error."""
 
 
 class Stopped(BaseException):
-    """Ends the main code of a simulation that has failed elsewhere."""
+    """The error that ends the main code, or a thread that loops, after the run has failed."""

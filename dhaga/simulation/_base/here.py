@@ -1,4 +1,4 @@
-"""The simulation that runs in this process. There is at most one, and it runs in one OS thread."""
+"""The simulation that runs in this process. A process runs at most one at a time, in one OS thread."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 running: Simulation | None = None
 thread = 0
-"""The OS thread of the simulation that runs."""
+"""The ident of the OS thread in which the simulation runs."""
 
 
 def begin(simulation: Simulation) -> None:
-    """Make a simulation the one of the calling OS thread."""
+    """Set the simulation of the calling OS thread."""
     global running, thread
     running, thread = simulation, originals.get_ident()
 
@@ -27,17 +27,17 @@ def end() -> None:
 
 
 def here() -> Simulation | None:
-    """Return the simulation of the calling OS thread; None outside."""
+    """Return the simulation of the calling OS thread, or None outside a simulation."""
     return running if running is not None and thread == originals.get_ident() else None
 
 
 def network_of_caller() -> Network | None:
-    """Return the network of the calling OS thread; None outside a simulation."""
+    """Return the simulated network of the calling OS thread, or None outside a simulation."""
     simulation = here()
     return None if simulation is None else simulation.network
 
 
 def found_network() -> Network:
-    """Return the network. From: the OS thread of the simulation."""
+    """Return the network of the running simulation. From: the OS thread of the simulation."""
     assert running is not None
     return running.network

@@ -1,4 +1,4 @@
-"""A pause of a call that blocks its OS thread in a real program: the caller waits on the virtual clock."""
+"""Pauses for calls that block their OS thread in a real program. A simulated caller waits on the virtual clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..._kernel.wait.waiter import Waiter
 
 
 class EndOfCall:
-    """Timer entry that wakes the caller of a blocking call: a timeout of its park could not end it."""
+    """A timer entry that wakes the caller of a blocking call, whose uncancellable park ignores timeouts."""
 
     def __init__(self, waiter: Waiter) -> None:
         self.waiter = waiter
@@ -19,7 +19,7 @@ class EndOfCall:
 
 
 def pause(scheduler: Any, me: Waiter, seconds: float, reason: str) -> None:
-    """Wait for some seconds; a cancel stays pending."""
+    """Wait for ``seconds`` seconds of virtual time. A cancel during the wait stays pending."""
     me.prepare_uncancellable(reason)
     entry = scheduler.expire_after(seconds, EndOfCall(me))
     me.park_within(None)
@@ -27,7 +27,7 @@ def pause(scheduler: Any, me: Waiter, seconds: float, reason: str) -> None:
 
 
 def pause_caller(scheduler: Any, seconds: float, reason: str) -> None:
-    """Wait for some seconds where the caller can; a callback and a coroutine go on at once."""
+    """Wait for ``seconds`` seconds if the caller can wait. In a callback or a coroutine, return at once."""
     me = running_waiter()
     if me is not None and me.scheduler is scheduler and may_yield(me):
         pause(scheduler, me, seconds, reason)

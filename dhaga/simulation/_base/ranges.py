@@ -12,7 +12,10 @@ def is_number(value: object) -> bool:
 
 
 def range_of(name: str, value: Any, least: float | None = 0.0) -> Range:
-    """Return a number, or a pair of numbers, as a range of seconds. Raises: ValueError if it is below ``least``."""
+    """Return a range of seconds from a number or a pair of numbers.
+
+    Raises: ValueError if the value is neither, or if the pair is infinite, out of order, or begins below ``least``.
+    """
     pair = (value, value) if is_number(value) else value
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(is_number, pair))):
         raise ValueError(f"{name} is a number of seconds, or a range (lowest, highest), and not {value!r}")
@@ -30,6 +33,6 @@ def check_share(name: str, value: object) -> None:
 
 
 def check_seconds(seconds: object) -> None:
-    """Check a duration, or None. Raises: ValueError."""
-    if seconds is not None and not (is_number(seconds) and seconds > 0):  # type: ignore[operator]
+    """Check that a duration is a finite number above 0, or None. Raises: ValueError."""
+    if seconds is not None and not (is_number(seconds) and 0 < seconds < float("inf")):  # type: ignore[operator]
         raise ValueError(f"seconds is a number above 0, or None, and not {seconds!r}")

@@ -1,1 +1,1 @@
-"""The calls that a program made, and whether an order explains them."""
+"""Records of the calls of a program, and the search for an order that explains their results."""

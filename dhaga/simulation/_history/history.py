@@ -1,7 +1,8 @@
-"""Histories: the calls that clients made, with their results, to be checked against a model of what they called.
+"""Histories: the calls that clients made, with their results, to be checked against a model of the called object.
 
-A history of concurrent calls is *linearizable* if one moment can be found for each call, between its begin and end, so
-that a model called at these moments has the same results. Histories need no simulation, but are most useful in one.
+Each call is given a single moment between its start and its end, and the calls are made on a model in the order of
+these moments. The history is *linearizable* if for some choice of moments the model returns the same results. Histories
+also work without a simulation, but in a simulation they are most useful.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ R = TypeVar("R")
 
 
 class NotLinearizable(AssertionError):
-    """No order of the calls explains their results. The message has those calls that have no place in any order."""
+    """No order of the calls explains their results.
+
+    The message shows the longest order found, and the calls that cannot follow this order.
+    """
 
 
 @refuse_async_with()
 class Call:
-    """One call, as a context manager: set ``result`` in its block.
+    """The record of one call, as a context manager around the call. The block sets ``result``.
 
-    A block that raises leaves the result ``UNKNOWN``. ``cancel()`` removes a call that had no effect for certain.
+    If the block raises before that, the result stays ``UNKNOWN``. If it raises later, the call has ended with its
+    result. ``cancel()`` is for a call that had no effect: it removes the record from the history.
     """
 
     def __init__(self, history: History, name: str, arguments: tuple[Any, ...]) -> None:
@@ -40,7 +45,7 @@ class Call:
         self.result: Any = UNKNOWN
         self.who = threading.current_thread().name
         self.began_at = self.ended_at = math.nan
-        # The order of the begins and ends of all calls; clocks may have equal readings.
+        # Numbers, not times, order the starts and ends of all calls, because two readings of a clock can be equal.
         self.began, self.ended = math.inf, math.inf
 
     def __repr__(self) -> str:
@@ -56,17 +61,18 @@ class Call:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self in self.history.calls:
-            self.result = None if self.result is UNKNOWN else self.result
+        if kind is None and self.result is UNKNOWN:
+            self.result = None
+        if self.result is not UNKNOWN and self in self.history.calls:
             self.ended_at, self.ended = time.monotonic(), next(self.history.order)
 
     def cancel(self) -> None:
-        """Remove the call from the history: it had no effect and never will."""
+        """Remove the call from the history because it had no effect and will never have one."""
         self.history.calls.remove(self)
 
 
 class History:
-    """The calls of all clients. Thread-safe.
+    """The calls of all clients. A history is thread-safe.
 
     >>> from dhaga.simulation import History, registers
     >>> history = History()
@@ -85,11 +91,11 @@ class History:
         return f"<History of {len(self.calls)} calls>"
 
     def call(self, name: str, *arguments: Any) -> Call:
-        """Return the record of a call, for a ``with`` statement around it."""
+        """Return the record of a call, for a ``with`` statement around the call."""
         return Call(self, name, arguments)
 
     def recorded(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """Return a function that records its calls, by the name of ``fn`` and its positional arguments."""
+        """Return a function that calls ``fn`` and records the name, positional arguments and result of each call."""
 
         @wraps(fn)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -109,10 +115,11 @@ class History:
     ) -> None:
         """Check that the history is linearizable.
 
-        ``model(state, call)`` returns the state after a call, or ``IMPOSSIBLE`` if it could not have that result then;
-        states are hashable, and ``initial`` is the first. ``key``: calls of different keys touch different things, and
-        each key has a state of its own: that is much faster. ``real_time=False``: a call may have its moment before its
-        begin or after its end, so the history is only *serializable*.
+        ``model(state, call)`` returns the state after a call, or ``IMPOSSIBLE`` if the call cannot have its result in
+        ``state``. States are hashable, and ``initial`` is the first state. ``key(call)`` returns the key of a call.
+        Each key has a state of its own, which makes the check much faster. Calls of different keys must be independent.
+        ``real_time=False`` allows the moment of a call before its start or after its end: the history then only has to
+        be *serializable*.
         Raises: NotLinearizable.
         """
         parts: dict[Hashable, list[Call]] = {}

@@ -1,8 +1,8 @@
 """The search for an order of calls that explains their results.
 
-Source: J. Wing, C. Gong: Testing and Verifying Concurrent Objects (1993), for the search; G. Lowe: Testing for
-Linearizability (2017), for the memory of the configurations that it has seen; A. Horn, D. Kroening: Faster
-Linearizability Checking via P-Compositionality (2015), for the parts, which ``History.check`` makes.
+Source: J. Wing, C. Gong: Testing and Verifying Concurrent Objects (1993), for the search. G. Lowe: Testing for
+Linearizability (2017), for the set of configurations already seen. A. Horn, D. Kroening: Faster Linearizability
+Checking via P-Compositionality (2015), for the separate search by keys in ``History.check``.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ class Unknown:
 
 
 UNKNOWN: Final = Unknown()
-"""The result of a call that failed or has not ended: it may have had its effect, have it later, or never."""
+"""The result of a call that raised or has not ended. Its effect may have happened, or may happen later or never."""
 
 IMPOSSIBLE: Final = Impossible()
-"""The answer of a model to a call that cannot have its result in that state."""
+"""The answer of a model if a call cannot have its result in the given state."""
 
 Model = Callable[[Any, Any], Hashable]
-"""Takes a state and a call. Returns: the state after it, or ``IMPOSSIBLE``."""
+"""A function of a state and a call. Returns: the state after the call, or ``IMPOSSIBLE``."""
 
 
 class Search:
-    """A search over the calls of one part of a history.
+    """A search over the calls of a history, or over its calls with one key.
 
-    A configuration is a set of calls that have had their moment, as bits of a number, and the state after them.
-    ``longest``: the calls of the longest order found; ``state``: the state after that order; ``refused``: calls that
-    could come next by their times, but not by their results.
+    A configuration is the set of the calls already placed in the order (the bits of a number), and the state after
+    these calls. ``longest``: the calls of the longest order found. ``state``: the state after that order. ``refused``:
+    the calls that could come next by their times, but have results that do not fit ``state``.
     """
 
     def __init__(self, calls: Sequence[Any], model: Model, real_time: bool = True) -> None:
         self.calls = sorted(calls, key=attrgetter("began"))
         self.model = model
         self.real_time = real_time
-        # Calls without an end need no moment.
+        # A call without an end need not be placed in the order.
         self.wanted = sum(1 << place for place, call in enumerate(self.calls) if call.ended < math.inf)
         self.longest: list[Any] = []
         self.state: Any = None
         self.refused: list[Any] = []
 
     def next_places(self, taken: int) -> Iterator[int]:
-        """Yield the places of calls whose moment may be next: no other one has ended before they began."""
+        """Yield the places of the calls that may come next: no remaining call ended before they began."""
         first_end = math.inf
-        # All calls before the lowest zero bit are taken.
+        # All calls before the lowest zero bit of ``taken`` are already in the order.
         for place in range((~taken & (taken + 1)).bit_length() - 1, len(self.calls)):
             call = self.calls[place]
             if self.real_time and call.began > first_end:
@@ -72,7 +72,7 @@ class Search:
         self.state, self.refused = initial, [self.calls[place] for place in self.next_places(0)]
         seen: set[tuple[int, Any]] = set()
         path: list[int] = []
-        # Of each configuration on the path: its calls, its state, and the places that are left to try.
+        # The stack has, for each configuration on the path, its calls, its state, and the places left to try.
         stack: list[tuple[int, Any, Iterator[int]]] = [(0, initial, self.next_places(0))]
         while stack:
             taken, state, places = stack[-1]
@@ -94,7 +94,7 @@ class Search:
         return False
 
     def note(self, path: Sequence[int], taken: int, state: Any) -> None:
-        """Keep the longest order so far, for the report."""
+        """Keep this order if it is the longest so far, for the report."""
         if len(path) > len(self.longest):
             self.longest = [self.calls[place] for place in path]
             self.state = state
@@ -104,7 +104,7 @@ class Search:
 def registers(value: Any, call: Any) -> Hashable:
     """Model one value of a store: ``put(key, value)``, ``get(key) -> value``, ``swap(key, old, new) -> bool``.
 
-    Check it with ``key=lambda call: call.arguments[0]``. A call whose result is unknown may have any.
+    Pass ``key=lambda call: call.arguments[0]`` to ``check()``. A call with an unknown result can have any result.
     """
     unknown = call.result is UNKNOWN
     if call.name == "put":

@@ -1,1 +1,1 @@
-"""Who runs next, and where a member is switched between lines."""
+"""The schedule of a run: which thread runs next, and between which lines a thread is preempted."""

@@ -1,4 +1,4 @@
-"""The events of a run: who ran, and why the one before stopped. Their running hash names the run."""
+"""The events of a run: why a member (``members.py``) stopped, and which one ran next. Their hash identifies the run."""
 
 from __future__ import annotations
 
@@ -12,69 +12,88 @@ from typing import NamedTuple
 from .members import Members
 
 KEPT = 200
-"""Events that a run keeps by default: the last ones."""
+"""The number of last events that a run keeps by default."""
 
-FD = re.compile(r"\bfd \d+")
-"""Numbers of fds in reasons: they depend on the files that the process had open before."""
+FD = re.compile(r"\bfd (\d+)")
+"""The pattern of an fd in the reason of a park. The fd's number is not hashed: it depends on files opened before."""
 
 
 Shown = str | tuple[object, ...]
-"""A text, or its parts, which are only joined if it is read."""
+"""A text, or the parts of a text. The parts are joined only if the text is read."""
 
 
 class Event(NamedTuple):
-    """One event: at ``time``, ``member`` did ``what``, and ``following`` ran next (-1: none)."""
+    """One event: ``member`` did ``what``. At ``time`` the member ``following`` began to run (-1: no member).
+
+    ``began``: the time at which the turn of ``member`` began; None: the turn began at ``time``.
+    """
 
     time: float
     member: int
     what: str
     following: int = -1
+    began: float | None = None
 
     def words(self, members: Members, began_at: float, times: int = 1) -> str:
-        """Return the event as a line of text, with the seconds since the run began."""
-        line = f"{self.time - began_at:11.6f}  {members.named(self.member)} {self.what}"
-        line = line if self.following < 0 else f"{line}; {members.named(self.following)} runs"
+        """Return the event as a line of text. Times are in seconds since ``began_at``, the start of the run."""
+        began = self.time if self.began is None else self.began
+        line = f"{began - began_at:11.6f}  {members.named(self.member)} {self.what}"
+        if self.following >= 0:
+            line += f"; {members.named(self.following)} runs"
+            line += f" at {self.time - began_at:.6f}" if began < self.time else ""
         return line if times == 1 else f"{line} ({times} times)"
 
 
 @lru_cache(1 << 14)
 def without_fds(what: str) -> str:
-    """Return the text of an event for its hash. Kept: making one takes 0.7 µs, and each park at a socket has one."""
+    """Return an event's text without the numbers of fds, for the hash.
+
+    Results are cached, because each park at a socket calls this function, and computing a result takes 0.7 µs.
+    """
     return FD.sub("fd", what)
 
 
 class Log:
-    """The events of a run; ``keep`` is the number kept, None for all."""
+    """The events of a run. ``keep``: the number of last events to keep; None: keep all."""
 
     def __init__(self, keep: int | None = KEPT) -> None:
-        # Plain tuples, of which few are read: an Event takes 0.3 µs.
-        self.last: deque[tuple[float, int, Shown, int]] = deque(maxlen=keep)
+        # Plain tuples, because few events are read, and making an Event takes 0.3 µs.
+        self.last: deque[tuple[float, int, Shown, int, float | None]] = deque(maxlen=keep)
         self.count = 0
         self.digest = blake2b(digest_size=8)
-        # The last time, as text: to write a time takes 0.8 µs, and many events share one.
+        # The time of the last event, also as text: formatting a time takes 0.8 µs, and many events have the same time.
         self.time = 0.0
         self.time_text = ""
 
     def remark(self, time: float, member: int, shown: Shown) -> None:
-        """Add what only a report shows, such as the size of a message: it is no event of the run."""
-        self.last.append((time, member, shown, -1))
+        """Add a text that only reports show, such as the size of a message. The text does not count as an event."""
+        self.last.append((time, member, shown, -1, None))
 
-    def add(self, time: float, member: int, what: str, following: int = -1, shown: Shown | None = None) -> None:
-        """Add an event. ``shown``: its text in reports."""
-        self.last.append((time, member, shown or what, following))
+    def add(
+        self,
+        time: float,
+        member: int,
+        what: str,
+        following: int = -1,
+        shown: Shown | None = None,
+        began: float | None = None,
+    ) -> None:
+        """Add an event. For reports only: ``shown``, the event's text; ``began``, the start of the member's turn."""
+        self.last.append((time, member, shown or what, following, began))
         self.count += 1
         if "fd " in what:
             what = without_fds(what)
         if time != self.time or not self.time_text:
             self.time, self.time_text = time, f"{time:.9f}"
-        self.digest.update(f"{self.time_text} {member} {what} {following}\n".encode())
+        text = f"{self.time_text} {member} {what} {following}\n"
+        self.digest.update(text.encode(errors="surrogateescape"))  # a file name may be no UTF-8
 
     @property
     def kept(self) -> list[Event]:
         """The events that are kept, the oldest first."""
         return [
-            Event(time, member, what if isinstance(what, str) else "".join(map(str, what)), following)
-            for time, member, what, following in self.last
+            Event(time, member, what if isinstance(what, str) else "".join(map(str, what)), following, began)
+            for time, member, what, following, began in self.last
         ]
 
     @property
@@ -84,11 +103,16 @@ class Log:
 
 
 LONGEST_LOOP = 4
-"""Events of a loop that is shown once."""
+"""The longest loop that ``folded`` finds, as the number of events in one turn. A report shows only one turn of such a
+loop.
+"""
 
 
 def folded(events: Sequence[Event]) -> list[tuple[Event, int]]:
-    """Return events with loops shown once: each of the last turn, and how many times in a row it has come."""
+    """Return the events, each with the number of turns of its loop. Of each loop, return only the last turn.
+
+    A loop is at least three equal turns in a row. An event outside a loop has the number 1.
+    """
     found: list[tuple[Event, int]] = []
     place = 0
     while place < len(events):
@@ -106,9 +130,9 @@ def saved(loop: tuple[int, int]) -> int:
 
 
 def turns_of(events: Sequence[Event], first: int, size: int) -> int:
-    """Return how many times the ``size`` events at ``first`` come in a row; their times may differ."""
-    turn = [event[1:] for event in events[first : first + size]]
+    """Return the number of times that the ``size`` events at ``first`` occur in a row. Clock times are not compared."""
+    turn = [event[1:4] for event in events[first : first + size]]
     turns = 0
-    while turn and [event[1:] for event in events[first + turns * size : first + (turns + 1) * size]] == turn:
+    while turn and [event[1:4] for event in events[first + turns * size : first + (turns + 1) * size]] == turn:
         turns += 1
     return turns

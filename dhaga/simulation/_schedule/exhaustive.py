@@ -1,7 +1,8 @@
-"""Every schedule of a small program, those with the fewest preemptions first.
+"""The ``exhaustive`` strategy: every schedule of a small program, beginning with the fewest preemptions.
 
-A run follows a prefix of choices and then takes the first choice each time. It reports all its decisions, and each
-other choice after the prefix is a new prefix, up to the bound of preemptions.
+A run follows a prefix, which is a list of choices, and then takes the first choice at each decision. The run reports
+all its decisions. Each other choice that the run could have taken after the prefix gives a new prefix. A prefix with
+too many preemptions is left out.
 
 Source: M. Musuvathi, S. Qadeer: Iterative Context Bounding for Systematic Testing of Multithreaded Programs (2007).
 """
@@ -15,11 +16,11 @@ from .members import Member
 from .strategies import LONGEST_STRETCH, Chooser
 
 Decision = tuple[int, int, bool]
-"""The number of choices, the choice taken, and whether all but the first are preemptions."""
+"""One decision: the number of choices, the choice taken, and whether all choices except the first are preemptions."""
 
 
 class ExhaustiveChooser(Chooser):
-    """Follows the choices of a prefix, then takes the first each time."""
+    """The chooser that follows the choices of a prefix, and then takes the first choice at each decision."""
 
     stalls = True
 
@@ -54,7 +55,7 @@ class ExhaustiveChooser(Chooser):
 
 
 class Schedules:
-    """The prefixes that are still to be run."""
+    """The prefixes that have not run yet, as an iterator. Prefixes with the fewest preemptions come first."""
 
     def __init__(self, preemptions: int) -> None:
         self.preemptions = preemptions
@@ -70,7 +71,7 @@ class Schedules:
         return heapq.heappop(self.heap)[2]
 
     def add(self, prefix_length: int, decisions: Iterable[Decision]) -> None:
-        """Add the prefixes that branch off a run."""
+        """Add a new prefix for each choice that a run did not take after its own prefix."""
         taken: list[int] = []
         preemptions = 0
         for place, (options, choice, preempts) in enumerate(decisions):

@@ -1,7 +1,8 @@
-"""Points: the places between two lines or instructions of the program, where a thread could be switched.
+"""Points: the places between two lines or instructions of the program, at which a simulation can switch threads.
 
-From CPython 3.12 on they are events of ``sys.monitoring``; on 3.11 a trace function is called. The code of the program
-is armed as its functions start. Dhaga, the standard library and site-packages are left out, unless a package is named.
+From CPython 3.12 on, points are events of ``sys.monitoring``. On CPython 3.11 a trace function reports them. The events
+of a function are turned on when the function starts. Code of Dhaga has no points. Code of the standard library and of
+site-packages has points only if ``modules`` contains its package.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ TOOL_NAME = "dhaga simulation"
 KINDS = ("lines", "instructions")
 
 LINES_KEPT = 100_000
-"""Lines that a run keeps to be shown."""
+"""The number of last lines that a run keeps for reports."""
 
 
 @cache
 def library_folders() -> list[str]:
-    """Return the folders of the standard library and of installed packages. The first call takes 10 ms."""
+    """Return the folders of the standard library and of installed packages. Cached, because a call takes 10 ms."""
     paths = sysconfig.get_paths()
     found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     found += [*site.getsitepackages(), site.getusersitepackages()]
@@ -43,7 +44,7 @@ def library_folders() -> list[str]:
 
 
 class Program:
-    """Tells the program's own source files from all others. ``modules``: packages that count as the program's."""
+    """The source files of the program. ``modules``: installed packages that count as parts of the program."""
 
     def __init__(self, modules: Iterable[str] = ()) -> None:
         self.libraries = library_folders()
@@ -63,7 +64,7 @@ class Program:
             if file.startswith(folder):
                 first = file.removeprefix(folder).removeprefix(f"site-packages{os.sep}").split(os.sep)[0]
                 return first.removesuffix(".py") in self.named
-        # Generated code, of named tuples for example, has names such as <string>.
+        # Generated code, for example of named tuples, has file names such as <string>, and is not the program's.
         return not file.startswith("<") or file.startswith(("<doctest", "<ipython", "<stdin"))
 
 
@@ -74,7 +75,7 @@ def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 class Points:
-    """Counts the points of a run, and asks its chooser at those that it waits for."""
+    """The points of a run. Each point is counted. At the end of the chooser's countdown, the chooser decides."""
 
     def __init__(self, run: Run, kind: str, program: Program, keep_lines: bool) -> None:
         self.run = run
@@ -84,8 +85,11 @@ class Points:
         run.lines = self.lines
         self.leave_tracing, self.enter_tracing, self.thread_state = tracing_functions()
 
-    def reached(self, frame: FrameType, line: int) -> None:
-        """Switch to another member if the chooser says so. From: a point, with the countdown at 0."""
+    def reached(self, frame: FrameType, line: int, new_line: bool) -> None:
+        """Switch to another member if the chooser decides so. From: a point at which ``count`` returned True.
+
+        ``new_line``: as for ``count``.
+        """
         run = self.run
         if run.over or run.failure is not None:
             return
@@ -112,8 +116,8 @@ class Points:
         if not self.may_preempt(me, frame):
             run.chooser.ask_again()
             return
-        # A line is shown where it runs: after the others if it has not begun.
-        if self.lines and not self.instructions:
+        # This line has not begun to run. So it is removed here, and appended after the lines of members that run first.
+        if self.lines and new_line and not self.instructions:
             self.lines.pop()
         run.point = place
         if choices[index] is run.members.clock:
@@ -124,7 +128,7 @@ class Points:
             self.lines.append((run.shown(), *place))
 
     def strike(self, me: Any, place: SourceLine) -> None:
-        """Begin the pause of the caller's host, if one is due."""
+        """Begin the pause of the caller's host, if a pause is due."""
         switches = len(self.lines) if self.lines is not None else 0
         self.pause(self.run.strike, me, place)
         if self.lines is not None and len(self.lines) > switches:
@@ -135,11 +139,11 @@ class Points:
         return may_pause(me, frame)
 
     def preempt(self, me: Any, ready: list[Member], index: int, place: SourceLine) -> None:
-        """Switch to another member instead of the caller."""
+        """Switch from the caller to another member."""
         self.run.preempt(me, ready, index, place)
 
     def pause(self, call: Callable[..., object], *arguments: Any) -> None:
-        # Until this returns the interpreter traces nothing in this OS thread: other dhagas must not run like that.
+        # In the callback of a point, the interpreter traces nothing in this OS thread. But other dhagas must be traced.
         state = self.thread_state()
         self.leave_tracing(state)
         try:
@@ -148,7 +152,10 @@ class Points:
             self.enter_tracing(state)
 
     def count(self, code: CodeType, line: int, new_line: bool) -> bool:
-        """Count a point. Returns: whether the chooser waits for it."""
+        """Count a point. ``new_line``: whether a line of the source begins here.
+
+        Returns: whether the chooser must decide or a pause may begin at this point.
+        """
         run = self.run
         run.running.points += 1
         run.chooser.points_left -= 1
@@ -158,12 +165,15 @@ class Points:
 
 
 class MonitoredPoints(Points):
-    """Points by ``sys.monitoring``."""
+    """The points that ``sys.monitoring`` reports."""
 
     tool = -1
 
     def begin(self, frame: FrameType | None) -> None:
-        """Arm the program's functions, now those on the stack, and others as they start. Raises: RuntimeError."""
+        """Turn on the events of the program's functions: at once for those on the stack, for others when they start.
+
+        Raises: RuntimeError if no tool id of ``sys.monitoring`` is free.
+        """
         events = monitoring.events
         self.armed: set[CodeType] = set()
         self.loops: dict[tuple[CodeType, int], int] = {}
@@ -199,10 +209,10 @@ class MonitoredPoints(Points):
             if self.lines is not None:
                 self.lines.append((self.run.shown(), code.co_filename, line))
         elif self.count(code, line, True):
-            self.reached(sys._getframe(1), line)
+            self.reached(sys._getframe(1), line, True)
 
     def on_jump(self, code: CodeType, place: int, to: int) -> Any:
-        """Count each turn of a loop within one line, which is no new line: such a loop may poll."""
+        """Count each turn of a loop within one line. Such a loop may poll, although no turn of it begins a new line."""
         line = self.loops.get((code, place))
         if line is None:
             line = line_of(code, place)
@@ -210,17 +220,17 @@ class MonitoredPoints(Points):
                 return monitoring.DISABLE
             self.loops[code, place] = line
         if self.count(code, line, False):
-            self.reached(sys._getframe(1), line)
+            self.reached(sys._getframe(1), line, False)
         return None
 
     def on_instruction(self, code: CodeType, _: int) -> None:
         if self.count(code, 0, False):
             frame = sys._getframe(1)
-            self.reached(frame, frame.f_lineno)
+            self.reached(frame, frame.f_lineno, False)
 
 
 def line_of(code: CodeType, place: int) -> int:
-    """Return the line of an instruction, by its offset."""
+    """Return the line number of the instruction at an offset."""
     return next((line or 0 for start, end, line in code.co_lines() if start <= place < end), 0)
 
 
@@ -233,7 +243,7 @@ def free_tool() -> int:
 
 
 class TracedPoints(Points):
-    """Points by a trace function, on CPython 3.11."""
+    """The points that a trace function reports, on CPython 3.11."""
 
     def begin(self, frame: FrameType | None) -> None:
         """Trace the program's functions. Raises: RuntimeError if a debugger or another tool traces."""
@@ -262,7 +272,7 @@ class TracedPoints(Points):
             if self.lines is not None:
                 self.lines.append((self.run.shown(), frame.f_code.co_filename, frame.f_lineno))
         elif event in ("line", "opcode") and self.count(frame.f_code, frame.f_lineno, event == "line"):
-            self.reached(frame, frame.f_lineno)
+            self.reached(frame, frame.f_lineno, event == "line")
         return self.on_event
 
 

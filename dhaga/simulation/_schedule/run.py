@@ -1,4 +1,4 @@
-"""A run: the members, the chooser, the events, and the run queue through which the scheduler asks who is next."""
+"""A run: its members (dhagas and others), its events, and the run queue, which asks the chooser who runs next."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any
 
 from greenlet import getcurrent
 
+from ..._kernel.errors import Deadlock
 from ..._kernel.process.virtual_clock import VirtualClock
 from ..._kernel.run.chosen_queue import ChosenQueue
 from ..._kernel.run.run_queues import HighQueue, LowQueue
 from ..._kernel.run.scheduler import NewQueue, Scheduler
 from .._base.errors import HostKilled, LimitReached, Stopped
 from .._base.pause import pause
-from .events import Log, Shown
+from .events import FD, Log, Shown
 from .members import CLOCK, Member, Members, remove_all, waiter_behind, waiters_behind
 from .source_line import SourceLine, last_line_of
 from .strategies import Chooser
 from .switches import Switch
 
 YIELDS_BEFORE_JUMP = 1000
-"""After this number of yields in a row, with nothing else runnable, the clock moves on: they poll for a deadline."""
+"""The number of yields in a row per runnable dhaga after which the clock moves: the dhagas seem to await a deadline."""
 
 EVENTS_PER_COLLECTION = 20_000
-"""Events between two collections of garbage: by itself, the interpreter would collect at other moments in each run."""
+"""The number of events between garbage collections. The interpreter itself would collect at varying moments."""
 
 
 kept_for_good: list[Any] = []
-"""Dhagas of killed hosts: dropping one would run its ``finally`` blocks."""
+"""The dhagas of killed hosts. They are kept because freeing a dhaga would run its ``finally`` blocks."""
 
 
 class Failure:
-    """Why a run failed: its error, and the member in which it came."""
+    """The failure of a run: the error, and the member in which the error occurred."""
 
     def __init__(self, error: BaseException, member: Member) -> None:
         self.error = error
@@ -40,12 +41,12 @@ class Failure:
 
     @property
     def kind(self) -> str:
-        """The name of the error's class, by which failures are compared."""
+        """The name of the error's class. Failures with the same name count as equal."""
         return type(self.error).__name__
 
 
 class Run:
-    """One run of a seed. ``running`` is the member that runs, or has run last."""
+    """One run of a seed. ``running``: the member that runs, or, between two turns, the member that ran last."""
 
     scheduler: Scheduler
 
@@ -55,6 +56,7 @@ class Run:
         self.chooser = chooser
         self.clock = clock
         self.log = log
+        self.next_collection = EVENTS_PER_COLLECTION  # as a number of events
         self.max_events = max_events
         self.max_seconds = max_seconds
         self.began_at = clock.now
@@ -63,11 +65,12 @@ class Run:
         self.members = Members()
         chooser.clock = self.members.clock
         self.switches: list[Switch] = []
-        # Of each switch: the number of lines before it, and the line that it stops before a point. With kept lines.
+        # If lines are kept: for each switch, the number of lines before the switch, and the line before which a member
+        # is preempted.
         self.marks: list[tuple[int, str, int]] = []
         self.lines: Sequence[Any] | None = None
         self.point = SourceLine("", 0)
-        # Of threads whose loop runs a task in drawn order.
+        # The running task of each thread whose asyncio loop runs tasks in drawn order.
         self.tasks: dict[Member, Member] = {}
         self.faults: list[Any] = []
         self.invariants: list[Callable[[], object]] = []
@@ -78,32 +81,35 @@ class Run:
         self.has_yielded = False
         self.forced: Member | None = None
         self.dead: set[Any] = set()
-        # Of offload pools: the dhagas that stand for their threads.
+        # The offload pool of each dhaga that simulates a thread of a pool.
         self.pool_of: dict[Any, Any] = {}
         self.threads: list[Any] = []
-        # Why the running member stops at a point, and before which line.
+        # Why the running member stops at a point, and the line before which it stops.
         self.stop: tuple[str, SourceLine] | None = None
         self.waiter: Any = None
-        # Of the waiter's last park when it began to run.
+        # The ticket (a list that identifies a park) of the waiter's last park before its turn.
         self.ticket: Any = None
-        # When something happens next outside the dhagas: on the network.
+        # A function that returns the time of the next event on the network.
         self.next_moment: Callable[[], float | None] = lambda: None
-        # Of hosts that stand still, and pauses that begin at a point.
+        # A function that returns the addresses of the socket that has an fd, for the report.
+        self.name_of_fd: Callable[[int], str] = lambda fd: ""
+        # The paused hosts, the queue of dhagas with LOW priority, and the pauses that will begin at a point.
         self.pauses: Any = None
         self.low: Any = None
         self.strikes: list[Any] = []
         self.has_points = False
 
     def begin(self, scheduler: Scheduler) -> None:
-        """Bind the run to its scheduler; the main code is the first member, and runs."""
+        """Bind the run to its scheduler. The main code becomes the first member, and is running."""
         self.scheduler = scheduler
         self.waiter = scheduler.main_waiter
         self.running = self.members.of(self.waiter)
+        self.running.ran_at = self.clock.now
 
     # ---- from the run queue
 
     def note_ready(self, entry: Any) -> Member:
-        """Note that an entry was put into the run queue. Returns: the member behind it."""
+        """Note that an entry was put into the run queue. Returns: the member that the entry makes ready."""
         waiter = waiter_behind(entry, -1)
         member = self.members.of(waiter)
         if self.yields_now(waiter):
@@ -113,18 +119,18 @@ class Run:
         return member
 
     def yields_now(self, waiter: Any) -> bool:
-        """Return whether a waiter that gets ready is the one that runs."""
+        """Return whether a waiter that becomes ready is running now, which means that it yields."""
         return waiter is self.waiter and getcurrent() is getattr(waiter, "own_greenlet", waiter)
 
     def next_index(self, ready: list[Member]) -> int:
-        """Return the index of the member that runs next."""
+        """Return the index of the ready member that runs next."""
         forced, self.forced = self.forced, None
         if forced is not None and forced in ready:
             return ready.index(forced)
         return self.choose(self.running, ready)
 
     def choose(self, parked: Member, ready: list[Member]) -> int:
-        """Return the index of the member that runs after a park of another one."""
+        """Return the index of the ready member that runs after ``parked`` has parked."""
         parked.parks += 1
         index = self.chooser.next_of(parked, ready) if len(ready) > 1 else 0
         if index:
@@ -132,57 +138,60 @@ class Run:
         return index
 
     def note_task(self, last: Member, why: str, following: Member) -> None:
-        """Note that a task of the running thread's loop runs from now on."""
+        """Note that a task of the running thread's asyncio loop begins to run."""
         self.log.add(self.clock.now, last.number, why, following.number)
         self.tasks[self.running] = following
         if self.log.count >= self.max_events:
             self.fail_limit(f"{self.max_events:,} events")
 
     def shown(self) -> Member:
-        """Return the member that a line is shown of: the running one, or the task that its loop runs."""
+        """Return the member that reports show beside a line: the running member, or the task that its loop runs."""
         return self.tasks.get(self.running, self.running)
 
     def add_switch(self, switch: Switch) -> None:
-        """Add a switch that differs from plain order."""
+        """Record a switch, which is a decision that differs from FIFO."""
         self.switches.append(switch)
         if self.lines is not None:
             self.marks.append((len(self.lines), *(self.point if switch.preempts else ("", 0))))
 
     def note_switch(self, member: Member, waiter: Any) -> None:
-        """Note that a member runs from now on."""
+        """Note that a member begins to run."""
         what, shown = self.reason()
         if self.failure is None and not self.over:
-            self.log.add(self.clock.now, self.running.number, what, member.number, shown)
+            self.log.add(self.clock.now, self.running.number, what, member.number, shown, self.running.ran_at)
         self.running, self.waiter = member, waiter
         self.ticket = getattr(waiter, "parked", None)
         self.points_before = member.points
         if self.lines and getattr(waiter, "wait_timed_out", False):
-            self.log.remark(self.clock.now, member.number, self.with_line("has timed out"))
+            waited = f"has timed out after {self.clock.now - member.ran_at:g} s"
+            self.log.remark(self.clock.now, member.number, self.with_line(waited))
+        member.ran_at = self.clock.now
         if self.log.count >= self.max_events:
             self.fail_limit(f"{self.max_events:,} events")
-        if self.log.count % EVENTS_PER_COLLECTION == 0:
+        if self.log.count >= self.next_collection:
+            self.next_collection = self.log.count + EVENTS_PER_COLLECTION
             gc.collect()
         for invariant in self.invariants:
             self.check(invariant)
 
     def with_line(self, shown: Shown) -> Shown:
-        """Return the text of what the running member does with its line of the program; unchanged if none is known."""
+        """Return a text about the running member, with the member's last line appended if that line is known."""
         line = last_line_of(self.shown(), self.lines) if self.lines else None
         return shown if line is None else (*((shown,) if isinstance(shown, str) else shown), ": ", line)
 
     def tell(self, name: str, what: str, shown: Shown | None = None) -> None:
-        """Add an event of a part of the simulation: ``the network``, ``the disk``. ``shown``: its text in reports."""
+        """Add an event of a part of the simulation, such as ``the network``. ``shown``: the event's text in reports."""
         member = self.members.of_name(name)
         if self.failure is None and not self.over:
             self.log.add(self.clock.now, member.number, what, shown=shown)
 
     def remark(self, name: str, shown: Shown) -> None:
-        """Add what only a report shows of a part of the simulation."""
+        """Add a text about a part of the simulation. Only reports show this text."""
         if self.failure is None and not self.over:
             self.log.remark(self.clock.now, self.members.of_name(name).number, shown)
 
     def reason(self) -> tuple[str, Shown]:
-        """Return why the running member stops, and the text of that in reports."""
+        """Return two texts about why the running member stops: one for the event, and one for reports."""
         stop, self.stop = self.stop, None
         yielded, self.has_yielded = self.has_yielded, False
         if stop is not None:
@@ -197,26 +206,30 @@ class Run:
             return "ends", "ends"
         if not hasattr(waiter, "park_reason"):
             return "is called", "is called"
-        # A yield may be no park, and leave the reason of an earlier one.
+        # Some yields are not parks. After such a yield, the ticket and the reason are still those of an earlier park.
         what = f"waits for {waiter.park_reason if waiter.parked is not self.ticket else 'sleep'}"
-        return what, self.with_line(what)
+        if not self.lines:
+            return what, what
+        fd = FD.search(what)
+        name = self.name_of_fd(int(fd[1])) if fd else ""
+        return what, self.with_line(f"{what} ({name})" if name else what)
 
     def count_yield(self) -> None:
-        """Move the clock if all that runs polls for a deadline."""
+        """Count a yield. If all runnable dhagas seem to poll for a deadline, move the clock to the next deadline."""
         self.yields += 1
         if self.yields > YIELDS_BEFORE_JUMP * (1 + len(self.scheduler.run_queue)):
             self.yields = 0
             self.clock.now = max(self.clock.now, self.next_deadline() or self.clock.now)
 
     def next_deadline(self) -> float | None:
-        """Return when a timer fires next, or something happens on the network."""
+        """Return the time of the next timer or network event, or None if there is neither."""
         moments = [self.scheduler.timers.next_deadline(), self.next_moment()]
         return min((moment for moment in moments if moment is not None), default=None)
 
     # ---- points
 
     def choices(self, ready: list[Member]) -> list[Member]:
-        """Return who may be next at a point: the ready ones, and the clock if a deadline is near."""
+        """Return ``ready``, with the clock added if the stall time that is left lasts until the next deadline."""
         if not self.chooser.stalls:
             return ready
         deadline = self.next_deadline()
@@ -225,7 +238,7 @@ class Run:
         return [*ready, self.members.clock]
 
     def stall(self, me: Any, place: SourceLine) -> None:
-        """Delay the caller until the next deadline, at a point; others run meanwhile."""
+        """Delay the caller at a point until the next deadline, while other members run."""
         deadline = self.next_deadline()
         assert deadline is not None
         seconds = deadline - self.clock.now
@@ -235,18 +248,20 @@ class Run:
         pause(self.scheduler, me, seconds, "the clock")
 
     def preempt(self, me: Any, ready: list[Member], index: int, place: SourceLine) -> None:
-        """Switch to another member instead of the caller, at a point."""
+        """Switch from the caller to another member, at a point."""
         self.add_switch(Switch(self.running.number, True, self.running.points, ready[index].number))
         self.forced = ready[index]
         self.stop = "is preempted before ", place
-        # Not a park: cancels and timeouts stay pending.
+        # The caller does not count as parked here: cancels and timeouts stay pending.
         me.wake_queue.append_preempted(me, self.running)
         me.park_within(None)
 
     # ---- kills
 
     def kill(self, dhagas: Sequence[Any], error: HostKilled) -> None:
-        """End dhagas where they are: none of their lines runs any more. The caller is one of them: it never returns."""
+        """End dhagas where they are: none of their lines runs again. A caller that is one of them must then call
+        ``end_caller``.
+        """
         if not dhagas:
             return
         self.dead.update(dhagas)
@@ -262,29 +277,29 @@ class Run:
             thread.leave()
 
     def end_caller(self) -> None:
-        """Switch away from the caller for good if it is dead."""
+        """If the caller was killed, switch away from it for good."""
         me: Any = getcurrent()
         if me in self.dead:
             me.prepare_uncancellable("nothing: its host was killed")
             me.park_within(None)
 
     def stretch(self) -> int:
-        """Return the points that the running member has taken since it runs."""
+        """Return the number of points that the running member has passed in its turn."""
         return self.running.points - self.points_before
 
     def fail_spinning(self, place: str) -> None:
-        """Fail the run, and end what spins. Raises: Stopped."""
+        """Fail the run, because the running member loops without an event. Raises: Stopped, which ends the loop."""
         self.fail_limit(f"{self.max_events:,} points without an event, the last before {place}")
         raise Stopped("the simulation has failed")
 
     def wait_for_deadline(self, me: Any) -> None:
-        """Wait for the next timer, as a member polls while all others wait; no-op without one."""
+        """Wait for the next deadline, because the caller polls and all other members wait. No-op without a deadline."""
         deadline = self.next_deadline()
         if deadline is not None:
             pause(self.scheduler, me, max(0.0, deadline - self.clock.now), "the clock, as it polls")
 
     def strike(self, me: Any, place: SourceLine) -> bool:
-        """Begin a pause that is due at a point. Returns: whether one was."""
+        """Begin a host's pause if one is due at this point. Returns: whether a pause was due."""
         due = next((strike for strike in self.strikes if strike.is_due(me)), None)
         if due is None:
             return False
@@ -295,18 +310,19 @@ class Run:
         return True
 
     def release_paused(self) -> None:
-        """Resume the threads of paused hosts: the run is over."""
+        """Resume the threads of paused hosts, because the run is over."""
         if self.pauses is not None:
             self.pauses.release_all()
 
     # ---- failures
 
     def fail(self, error: BaseException) -> None:
-        """Keep the first failure, and end the main code."""
+        """Keep an error as the run's failure, and end the main code. No-op if the run has failed or is over."""
         if self.failure is None and not self.over:
-            self.failure = Failure(error, self.running)
+            member = self.members.all[0] if isinstance(error, Deadlock) else self.running
+            self.failure = Failure(error, member)
             self.release_paused()
-            self.log.add(self.clock.now, self.running.number, f"fails: {type(error).__name__}")
+            self.log.add(self.clock.now, member.number, f"fails: {type(error).__name__}")
             main = self.scheduler.main_waiter
             if main is not None:
                 main.cancel_with(Stopped("the simulation has failed"))
@@ -331,13 +347,13 @@ class Run:
 
 
 class SimulatedQueue(ChosenQueue):
-    """The run queue of a simulation. ``ready`` holds the members behind its entries, in the same order."""
+    """The run queue of a simulation. ``ready`` contains the members of the entries, in the same order."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
         self.run = run
         self.ready: list[Member] = []
-        # Once there are HIGH dhagas, entries also come at the head.
+        # False after an entry was put at the head. From then on, each call of ``members()`` computes ``ready`` again.
         self.in_order = True
 
     def append(self, entry: Any) -> None:
@@ -347,12 +363,12 @@ class SimulatedQueue(ChosenQueue):
             self.add(entry)
 
     def add(self, entry: Any) -> None:
-        """Append an entry, whether its host stands still or not."""
+        """Append an entry, even if its host is paused or slow."""
         super().append(entry)
         self.ready.append(self.run.note_ready(entry))
 
     def append_preempted(self, me: Any, member: Member) -> None:
-        """Append a member that was preempted: it goes on being ready, and has not yielded."""
+        """Append a preempted member, which stays ready and has not yielded."""
         super().append(me)
         self.ready.append(member)
 
@@ -361,23 +377,23 @@ class SimulatedQueue(ChosenQueue):
             self.prepend(entry)
 
     def prepend(self, entry: Any) -> None:
-        """Append an entry at the head, whether its host stands still or not."""
+        """Insert an entry at the head, even if its host is paused or slow."""
         super().appendleft(entry)
         self.run.note_ready(entry)
         self.in_order = False
 
     def waiters(self) -> list[Any]:
-        """Return the waiters behind the entries."""
+        """Return the waiters of the entries, in order."""
         return waiters_behind(self)
 
     def members(self) -> list[Member]:
-        """Return the members behind the entries."""
+        """Return the members of the entries, in order."""
         if not self.in_order:
             self.ready = [self.run.members.of(waiter) for waiter in self.waiters()]
         return self.ready
 
     def remove_all(self, unwanted: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
-        """Remove the entries of some waiters. Returns: each entry with its waiter, in order."""
+        """Remove the entries of unwanted waiters. Returns: each removed entry with its waiter, in order."""
         return remove_all(self, unwanted, self.members())
 
     def choose(self) -> int:
@@ -395,7 +411,7 @@ class SimulatedQueue(ChosenQueue):
         return entry
 
     def bring_forward(self, entry: NewQueue, index: int) -> Any:
-        """Put the chosen NEW dhaga first: the hub starts that one."""
+        """Move the chosen NEW dhaga to the front of its queue, because the hub starts the first dhaga of this queue."""
         starts = entry.not_started
         place = sum(each is entry for each in list(self)[:index]) if index else 0
         waiter = starts[place]

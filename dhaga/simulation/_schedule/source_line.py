@@ -1,4 +1,4 @@
-"""Lines of the program, as reports show them."""
+"""Source lines of the program, as reports show them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from ..._kernel.stacks import source_of
 
 LOOKED_AT = 1_000
-"""Kept lines, the last ones, that are searched for one of a thread."""
+"""The number of last lines in which ``last_line_of`` searches."""
 
 
 class SourceLine(NamedTuple):
-    """A line of a file. Its text is read when it is shown."""
+    """A line of a source file. The line's text is read only when a report shows it."""
 
     file: str
     number: int
@@ -24,15 +24,15 @@ class SourceLine(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The name of the file, and the number."""
+        """The file's name without folders, and the line's number."""
         return f"{os.path.basename(self.file)}:{self.number}"
 
     @property
     def text(self) -> str:
-        """The source, without its indentation."""
+        """The line's source, without its indentation."""
         return source_of(self.file, self.number)
 
 
 def last_line_of(member: object, lines: Sequence[tuple[Any, str, int]]) -> SourceLine | None:
-    """Return the line that a member has run last; None if it is not among the last lines."""
+    """Return the line that a member has run last; None if it is not among the last ``LOOKED_AT`` lines."""
     return next((SourceLine(*line) for each, *line in islice(reversed(lines), LOOKED_AT) if each is member), None)

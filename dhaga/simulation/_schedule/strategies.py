@@ -1,12 +1,13 @@
-"""Strategies: who runs next. A strategy makes one ``Chooser`` for each run, which decides by the draws of a seed.
+"""Strategies: rules for who runs next. For each run, a strategy makes a ``Chooser``, which makes the decisions.
 
-A chooser is asked when a member parks (``next_of``), and at points between two lines or instructions (``at_point``),
-when its countdown ``points_left`` has reached 0: so most points cost a subtraction.
+The members of a run are its dhagas, its main code and other participants (``members.py``). A chooser decides who runs
+next each time that a member parks (``next_of``), and at points (``at_point``). Points are the places between two lines
+or instructions of the program. Most points only lower the chooser's countdown ``points_left``.
 
 Source: S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte: A Randomized Scheduler with Probabilistic Guarantees of
-Finding Bugs (2010), for PCT. Differences: a yield lowers the priority, and so does a long stretch without a park: a
-loop that polls would starve all others. Early steps are more likely to be changes, because the length of the program is
-not known.
+Finding Bugs (2010), for PCT (probabilistic concurrency testing). Differences: a yield lowers the member's priority. A
+long stretch without a park also lowers the priority, because a loop that polls would otherwise starve all other
+members. Priorities change more often at early steps, because the length of the program may be unknown.
 """
 
 from __future__ import annotations
@@ -22,49 +23,49 @@ from .._base.ranges import is_number
 from .members import Clock, Member
 
 LONGEST_STRETCH = 10_000
-"""Points of one member without a park, after which the others run: it may poll for what they do."""
+"""The number of points that a member may pass without a park. Then others run, because this member may be polling."""
 
 LONGEST = 12
-"""The last change of PCT, as a power of 2, where the length of the program is not known."""
+"""The largest exponent for the steps that PCT draws as ``2 ** exponent``, without using the program's length."""
 
 RATES = (1, 5)
-"""Bounds of the drawn rate of preemptions, as negative powers of 2."""
+"""The bounds of a drawn rate of preemptions. A bound of 5 means the rate 2 to the power of -5."""
 
 
 class Chooser:
-    """Decides for one run; this one is FIFO, with preemptions only where a member may poll."""
+    """The decisions of one run. This base class is FIFO, and preempts a member only if that member may be polling."""
 
     points_left: int = LONGEST_STRETCH
 
     stalls: bool = False
-    """Whether the last of the ready members at a point may be the clock."""
+    """Whether ``at_point`` can choose the clock, which is then the last of the ready members."""
 
     clock: Member = Clock()
-    """The clock of the run."""
+    """The member that represents the time of the run."""
 
     def next_of(self, parked: Member, ready: Sequence[Member]) -> int:
-        """Return the index of the member that runs next. ``ready`` is in the order of the wakes."""
+        """Return the index of the member that runs after ``parked``. ``ready`` is in the order of the wakes."""
         self.points_left = LONGEST_STRETCH
         return 0
 
     def at_point(self, running: Member, ready: Sequence[Member]) -> int | None:
-        """Return the index of the member that runs instead of the running one; None: it goes on."""
+        """Return the index of the member that runs instead of ``running``, or None if ``running`` continues."""
         self.points_left = LONGEST_STRETCH
         return 0 if ready else None
 
     def ask_again(self) -> None:
-        """Ask at the next point: no switch was possible at this one."""
+        """Schedule a decision at the next point, because the best switch is not possible now."""
         self.points_left = 1
 
     def became_ready(self, member: Member) -> None:
-        """Note that a member was woken."""
+        """Note that a member has become ready to run."""
 
     def has_yielded(self, member: Member) -> None:
-        """Note that a member has given its turn up, without waiting for anything."""
+        """Note that a member has ended its turn without waiting for anything."""
 
 
 class RandomChooser(Chooser):
-    """Any member may be next, and each point may be a preemption, or let time pass."""
+    """The chooser that draws each decision. At any point it can preempt the running member or let time pass."""
 
     stalls = True
 
@@ -75,7 +76,7 @@ class RandomChooser(Chooser):
         self.points_left = self.gap()
 
     def gap(self) -> int:
-        """Return the number of points up to the next preemption."""
+        """Return a drawn number of points up to the next preemption."""
         if self.scale is None:
             return 1 if self.rate else LONGEST_STRETCH
         return 1 + int(math.log(1 - self.draw.random()) / self.scale)
@@ -89,10 +90,11 @@ class RandomChooser(Chooser):
 
 
 def draw_step(draw: random.Random, length: int | None) -> int:
-    """Draw the step of a change.
+    """Return a drawn step at which PCT changes a priority. ``length``: the steps of the program, None if unknown.
 
-    Half of the draws are uniform. In the others, and without a length, each power of 2 is as likely: a race at the
-    beginning of a long program is also hit, and one in a run that is longer than the measured one.
+    Half of the draws are uniform up to the length. In all other draws, the ranges of steps 1, 2 to 3, 4 to 7 and so on
+    are equally likely. Without a length, all draws are of this second sort. Draws of this sort also find races at the
+    start of long programs, and races after ``length`` steps if a run takes more steps than that.
     """
     if length is None or draw.random() < 1 / 2:
         return int(2 ** draw.uniform(0, LONGEST))
@@ -103,9 +105,11 @@ priority_of: Callable[[Member], Any] = attrgetter("priority")
 
 
 class PCTChooser(Chooser):
-    """The ready member of the highest priority runs; at ``depth - 1`` steps the running one gets the lowest.
+    """The chooser of PCT: the ready member with the highest priority runs.
 
-    After half of these steps the clock comes before it, once: time passes when no other member can run.
+    At ``depth - 1`` drawn steps, the running member gets a priority below all drawn priorities. In about half of these
+    cases, the clock gets a priority just above the member's new one. Time then passes once, when no member with a
+    higher priority is ready.
     """
 
     stalls = True
@@ -123,24 +127,24 @@ class PCTChooser(Chooser):
         return member.priority
 
     def plan(self) -> None:
-        """Count down to the next change."""
+        """Start the countdown to the next change of a priority."""
         to_change = min((at - self.steps for at in self.changes if at > self.steps), default=LONGEST_STRETCH)
         self.planned = self.points_left = min(to_change, LONGEST_STRETCH)
 
     def count(self) -> int:
-        """Count the steps since the last plan. Returns: their number."""
+        """Count the steps since the last count. Returns: the number of these steps."""
         done = self.planned - self.points_left
         self.steps += done
         self.planned = self.points_left
         return done
 
     def take_step(self, member: Member) -> None:
-        """Change the priority of a member that has come to a change."""
+        """Lower the member's priority if this step was drawn for a change. Then plan the next change."""
         if self.points_left <= 0:
             change = self.changes.get(self.steps)
             if change is not None:
                 member.priority = change
-                # The step was drawn: whether it is odd is the toss of a coin.
+                # About half of the drawn steps are odd, so this choice needs no further draw.
                 self.clock.priority = change + 1 / 2 if self.steps % 2 else -math.inf
             self.plan()
 
@@ -173,11 +177,11 @@ class PCTChooser(Chooser):
         self.planned = self.points_left = 1
 
     def best(self, ready: Sequence[Member]) -> int:
-        # Each has got its priority in became_ready(). Of 500 in 19 µs, and in 30 by a list of the priorities.
+        # became_ready() has set all priorities. For 500 members this line takes 19 µs; a list of priorities took 30 µs.
         return ready.index(max(ready, key=priority_of))
 
     def became_ready(self, member: Member) -> None:
-        """Ask at the next point: this member may have a higher priority than the running one."""
+        """Schedule a decision at the next point: this member may have a higher priority than the running member."""
         self.priority(member)
         self.count()
         self.planned = self.points_left = min(self.points_left, 1)
@@ -193,19 +197,19 @@ class PCTChooser(Chooser):
 
 
 class Strategy:
-    """Makes the chooser of each run. ``str()`` is its name on the command line."""
+    """A rule that decides which thread runs next. ``str()`` returns the strategy's name on the command line."""
 
     def chooser(self, draw: random.Random) -> Chooser:
         raise NotImplementedError
 
     def for_length(self, length: int) -> Strategy:
-        """Return this strategy for a program of this length, in points and parks."""
+        """Return this strategy for a program of a known length, in points and parks."""
         return self
 
 
 @dataclass(frozen=True)
 class FIFO(Strategy):
-    """Each member runs until it parks or may poll, in the order of the wakes."""
+    """Threads run in the order in which they became ready. Each thread runs until it waits or seems to poll."""
 
     def chooser(self, draw: random.Random) -> Chooser:
         return Chooser()
@@ -216,7 +220,10 @@ class FIFO(Strategy):
 
 @dataclass(frozen=True)
 class Random(Strategy):
-    """Any ready member may be next. ``rate``: the share of points that are preemptions; None: drawn for each run."""
+    """Any ready thread can run next. ``rate``: the share of points with a preemption; None: a drawn rate for each run.
+
+    Points are the places between two lines or instructions of the program.
+    """
 
     rate: float | None = None
 
@@ -233,10 +240,10 @@ class Random(Strategy):
 
 @dataclass(frozen=True)
 class PCT(Strategy):
-    """Probabilistic concurrency testing: finds a bug that needs ``depth`` ordered steps with a known probability.
+    """Probabilistic concurrency testing, for bugs that need ``depth`` steps in a certain order.
 
-    That is at least 1 / (n * length ** (depth - 1)), for n members. ``length``: of the program, in points and parks;
-    None: not known.
+    The published algorithm finds such a bug in one run with a probability of at least 1 / (n * length ** (depth - 1))
+    for n threads. ``length``: the length of the program in points and parks; None: unknown.
     """
 
     depth: int = 3
@@ -244,7 +251,8 @@ class PCT(Strategy):
 
     def __post_init__(self) -> None:
         check_whole("depth of PCT", self.depth)
-        check_whole("length of a program", self.length)
+        if self.length is not None:
+            check_whole("length of a program", self.length)
 
     def chooser(self, draw: random.Random) -> Chooser:
         return PCTChooser(draw, self.depth, self.length)
@@ -258,12 +266,13 @@ class PCT(Strategy):
 
 @dataclass(frozen=True)
 class Mixed(Strategy):
-    """A third of the runs is random, the others are PCT with depths of 2 to 5: none of them finds all races."""
+    """A third of the runs use ``Random``, the others ``PCT`` with depths of 2 to 5, because neither finds all races."""
 
     length: int | None = None
 
     def __post_init__(self) -> None:
-        check_whole("length of a program", self.length)
+        if self.length is not None:
+            check_whole("length of a program", self.length)
 
     def chooser(self, draw: random.Random) -> Chooser:
         strategy = Random() if draw.random() < 1 / 3 else PCT(draw.choice((2, 2, 3, 3, 4, 5)), self.length)
@@ -278,9 +287,9 @@ class Mixed(Strategy):
 
 @dataclass(frozen=True)
 class Exhaustive(Strategy):
-    """Every schedule with at most ``preemptions`` preemptions, one after the other: for small programs.
+    """Every schedule of a small program with at most ``preemptions`` preemptions, one schedule in each run.
 
-    Only ``search`` can use it, because each run depends on the earlier ones.
+    Only ``search`` can use this strategy, because each run depends on the earlier runs.
     """
 
     preemptions: int = 2
@@ -303,11 +312,14 @@ NAMES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mixed": (Mixed, (int,)),
     "exhaustive": (Exhaustive, (int,)),
 }
-"""The class of each name, and the types of its parameters."""
+"""The strategies by name, each with its class and the types of its parameters."""
 
 
 def strategy_of(value: Strategy | str) -> Strategy:
-    """Return a strategy, or the one of that name: ``pct``, ``pct:3``, ``random:0.1``. Raises: ValueError, TypeError."""
+    """Return a strategy. ``value``: a strategy, or a name such as ``pct:3`` or ``random:0.1``.
+
+    Raises: ValueError, TypeError.
+    """
     if isinstance(value, Strategy):
         return value
     if not isinstance(value, str):
@@ -324,6 +336,6 @@ def strategy_of(value: Strategy | str) -> Strategy:
 
 
 def check_whole(name: str, value: object) -> None:
-    """Check a whole number from 1, or None. Raises: ValueError."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+    """Check that a value is a whole number from 1. Raises: ValueError."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"the {name} is a whole number from 1, and not {value!r}")

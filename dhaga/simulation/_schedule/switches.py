@@ -1,8 +1,9 @@
-"""Switches: a schedule as its differences from FIFO, so that it can be replayed, shortened and shown.
+"""Switches: the differences of a schedule from FIFO, with which the schedule can be replayed, shortened and shown.
 
-A switch says who runs next after a step of a member: after its nth park (``2/5>1``), or at its nth point instead of it,
-which is a preemption (``2.31>1``). Steps are counted by member, so that a switch keeps its meaning when others are
-taken away. Instead of a member, the clock may follow (``2.31>clock``): time passes up to the next deadline.
+``2/5>1`` means that member 1 runs after the 5th park of member 2. ``2.31>1`` means that member 1 preempts member 2 at
+the 31st point (place between two lines) of member 2. ``2.31>clock`` means that member 2 stands still at this point
+until the next deadline. Each member's steps are counted separately. So a switch keeps its meaning when other switches
+are removed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from .members import CLOCK, Member
 from .strategies import LONGEST_STRETCH, Chooser
 
 STRETCH = 10 * LONGEST_STRETCH
-"""Points of one member without a park, after which a replay lets the others run: only where the schedule did not."""
+"""The number of points that a member may pass without a park in a replay. Then other members run.
+
+In the original run the limit was a tenth of this number. So a replay reaches this number only if a switch of the
+original run was removed.
+"""
 
 SWITCH = re.compile(r"(\d+)([./])(\d+)>(\d+|clock)")
 
 
 class Switch(NamedTuple):
-    """Member ``number`` has taken ``steps`` parks, or points if ``preempts``, and ``following`` runs next."""
+    """After ``steps`` parks (points if ``preempts`` is true) of member ``number``, member ``following`` runs next."""
 
     number: int
     preempts: bool
@@ -34,7 +39,7 @@ class Switch(NamedTuple):
 
 
 def switches_from(text: str) -> list[Switch]:
-    """Return the switches of a text, as a report prints them: ``2.31>1,1/4>2``. Raises: ValueError."""
+    """Return the switches in a text. The text has the form that reports print: ``2.31>1,1/4>2``. Raises: ValueError."""
     switches = []
     for part in filter(None, text.replace(" ", "").split(",")):
         found = SWITCH.fullmatch(part)
@@ -46,7 +51,9 @@ def switches_from(text: str) -> list[Switch]:
 
 
 class ReplayingChooser(Chooser):
-    """FIFO, with the given switches. One whose member is not ready is left out."""
+    """The chooser that follows the given switches, and otherwise is FIFO. Switches to a member that is not ready are
+    ignored.
+    """
 
     def __init__(self, switches: Iterable[Switch]) -> None:
         self.following = {each[:3]: each.following for each in switches}

@@ -1,7 +1,7 @@
-"""The ready tasks of an asyncio loop, in the order that the strategy draws: where ``tasks`` is given.
+"""The ready tasks of an asyncio loop, in an order that the strategy chooses. The option ``tasks`` turns this order on.
 
-asyncio runs them first come, first served, and so do simulations without that option. Callbacks keep their order, which
-asyncio guarantees, and no task overtakes one: only task steps that are ready side by side are permuted.
+asyncio runs ready tasks in order of arrival. Simulations without the option do the same. Callbacks keep their order,
+which asyncio guarantees, and no task overtakes a callback. So only tasks that are adjacent in the queue are permuted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TaskQueue(deque[Any]):
-    """The ready handles of one loop. ``number``: of the loop, in the order of their making."""
+    """The queue of one loop's ready handles. ``number``: the number of the loop, in order of creation."""
 
     def __init__(self, run: Run, number: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class TaskQueue(deque[Any]):
         return handle
 
     def first_tasks(self) -> list[Any]:
-        """Return the tasks whose steps come before any other callback."""
+        """Return the tasks whose steps are at the head of the queue, before the first other callback."""
         found: list[Any] = []
         for handle in self:
             task = task_of(handle)
@@ -59,20 +59,20 @@ class TaskQueue(deque[Any]):
         return found
 
     def why(self) -> str:
-        """Return why the last task has stopped."""
+        """Return a text about why the last task has stopped."""
         if self.task is None:
             return "begins"
         if not self.task.done():
             return "is about to be cancelled" if self.task.cancelling() else "awaits"
         if self.task.cancelled():
             return "is cancelled"
-        # asyncio's own attribute: after exception() it would not log the error any more.
+        # This reads a private attribute, because after a call of exception() asyncio would not log the error.
         standard = self.task
         error = standard._exception
         return "ends" if error is None else f"fails: {type(error).__name__}"
 
 
 def task_of(handle: Any) -> Any:
-    """Return the task that a handle runs a step of; None for another callback."""
+    """Return the task whose step a handle runs; None if the handle is cancelled or runs another callback."""
     owner = getattr(getattr(handle, "_callback", None), "__self__", None)
     return owner if isinstance(owner, asyncio.Task) and not handle.cancelled() else None

@@ -1,1 +1,1 @@
-"""Many runs: searches, shrinking, comparisons."""
+"""Many runs of a program: searches for failures, shrinking, comparisons."""

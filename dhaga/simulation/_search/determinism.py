@@ -1,4 +1,4 @@
-"""``check_determinism``: whether a seed gives the same run twice."""
+"""``check_determinism``: a check that a seed gives the same run twice."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .outcome import Order, Outcome, Program, Settings
 from .search import run_one
 
 BEFORE = 5
-"""Events shown before the first that differs."""
+"""The number of events that are shown before the first event that differs."""
 
 
 def check_determinism(program: Program, seed: int = 0, settings: Settings | None = None) -> str:
-    """Run a seed twice, in two processes. Returns: the hash of its events.
+    """Run a seed twice, in two processes, and compare the runs. Returns: the hash of the events.
 
     Raises: NotDeterministic, with the first event that differs; TypeError, ValueError.
     """
@@ -30,7 +30,7 @@ def check_determinism(program: Program, seed: int = 0, settings: Settings | None
 
 
 def difference(first: Outcome, second: Outcome) -> str:
-    """Describe where two runs part."""
+    """Return the description of the first difference between two runs."""
     pairs = list(zip_longest(first.log, second.log))
     place = next((index for index, (one, other) in enumerate(pairs) if one != other), len(pairs))
     lines = [f"two runs of seed {first.seed} differ at event {place + 1}; up to there both did:"]

@@ -1,7 +1,7 @@
-"""The limit of real time of a run: at its end the run says where each thread stands, and its process ends.
+"""The limit of real time of a run. At the limit the run reports the stack of each thread, and its process ends.
 
-``max_events`` and ``max_seconds`` end a run that loops in virtual time. This limit ends a run that is
-stuck in a blocking call of C, or in the computation of a library.
+``max_events`` and ``max_seconds`` end a run that loops in virtual time. The limit of real time ends a run that is stuck
+in a blocking call of C or in a long computation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..._kernel.context_manager import contextmanager
 from ...debug import dump
 
 GRACE = 2.0
-"""Seconds that a run has to tell where it stands. Code in C that handles no signal keeps it from telling."""
+"""Seconds that a run has for its report after the limit. C code that lets no signal handler run prevents the report."""
 
 
 def late_text(seed: int, seconds: float) -> str:
@@ -27,9 +27,9 @@ def late_text(seed: int, seconds: float) -> str:
 
 @contextmanager
 def limited(seed: int, seconds: float | None, tell: Callable[[str], object]) -> Iterator[None]:
-    """End the process in which the block takes longer, with status 1, once ``tell`` has had the reason. None: no limit.
+    """End the process with status 1 if the block takes longer than ``seconds``. None: no limit.
 
-    From: the main thread; in others there is no limit.
+    Before the end, ``tell`` is called with the reason. From: the main thread; in other threads there is no limit.
     """
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
@@ -45,7 +45,7 @@ def limited(seed: int, seconds: float | None, tell: Callable[[str], object]) -> 
 
     try:
         former = set_handler(signal.SIGALRM, end)
-    except ValueError:  # not the main thread
+    except ValueError:  # raised outside the main thread
         yield
         return
     try:

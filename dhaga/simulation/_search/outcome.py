@@ -1,6 +1,7 @@
-"""One run in a process of its own, forked from a clean parent: its settings, and the outcome that it sends back.
+"""One run in a process of its own: its settings, and the outcome that the process sends back.
 
-So each run begins with the same state of the program's modules and of the process, and several run at once.
+The process is forked from a parent that has made no run itself. For this reason each run begins with the same state of
+the program's modules and of the process. Several runs can be made at once.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import TracebackType
 from typing import Any
 
 from ... import monkey
+from ..._kernel.errors import Deadlock
 from ..._kernel.run.call_outs import begins_program, is_of_dhaga
+from .._base.errors import LimitReached
 from .._schedule.exhaustive import ExhaustiveChooser
 from .._schedule.strategies import FIFO, Exhaustive, Strategy, strategy_of
 from .._schedule.switches import switches_from
@@ -24,12 +28,12 @@ from ..network._faults import numbers_from
 from .limit import limited
 
 Program = Callable[[], object]
-"""The program under simulation: a function, called in main code."""
+"""The program under simulation: a function without arguments, which the main code of the simulation calls."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run; see ``Simulation``."""
+    """The settings of a run. ``Simulation`` explains them."""
 
     strategy: Strategy = field(default_factory=lambda: strategy_of("mixed"))
     preempt: str | None = "lines"
@@ -47,11 +51,11 @@ class Settings:
         fifo.simulation(0)
 
     def for_length(self, length: int) -> Settings:
-        """Return these settings for a program of this length."""
+        """Return these settings with the strategy set for a program of this length."""
         return replace(self, strategy=self.strategy.for_length(length))
 
     def simulation(self, seed: int, **more: Any) -> Simulation:
-        """Return a simulation of a seed with these settings."""
+        """Return a simulation with these settings and this seed."""
         return Simulation(
             seed,
             strategy=self.strategy,
@@ -69,11 +73,14 @@ class Settings:
 
 @dataclass
 class Outcome:
-    """The outcome of a run. ``kind`` is the class of the error, empty if the run passed; ``report`` has its text.
+    """The outcome of a run. ``kind``: the name of the error's class; "" if the run passed. ``report``: the traceback.
 
-    ``faults``: the numbers of those that happened; ``length``: of the run, in points and parks; ``strategy``: the name
-    of the one that replays it, with ``seed``. ``nearest``: the ``kind`` of the run without its cause, a switch;
-    ``nearest_lines``: its lines.
+    If the process has not ended in time, ``kind`` is "Hang"; if the process died, "ProcessDied".
+    ``faults``: the numbers of the faults that happened. ``length``: the number of the run's events and points. A point
+    is a place of a possible preemption. ``strategy``: the name of the strategy that replays the run with ``seed``; only
+    ``switches`` replay an exhaustive run.
+    ``failed_at``: file and line of the failed statement, if it is among the executed ``lines``.
+    ``nearest``, ``nearest_lines``: the kind and the lines of the same run without the switch that causes the failure.
     """
 
     seed: int
@@ -90,6 +97,7 @@ class Outcome:
     names: list[str] = field(default_factory=list)
     lines: list[tuple[int, str, int]] = field(default_factory=list)
     marks: list[tuple[int, str, int]] = field(default_factory=list)
+    failed_at: tuple[str, int] | None = None
     log: list[tuple[float, int, str, int]] = field(default_factory=list)
     prefix: list[int] = field(default_factory=list)
     nearest: str | None = None
@@ -102,9 +110,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Order:
-    """An order to run a seed, or a schedule of it.
+    """An order to make one run of a seed. The strategy chooses the schedule, unless ``switches`` gives it.
 
-    ``faults``: the numbers of those that happen; ``keep_lines``, ``keep_log``: send these back also.
+    ``prefix``: the first choices of the strategy ``Exhaustive``. ``faults``: the numbers of the faults that happen;
+    None: all happen. ``keep_lines``: whether the outcome includes the executed lines. ``keep_log``: whether the outcome
+    includes the events.
     """
 
     seed: int
@@ -113,12 +123,11 @@ class Order:
     prefix: Sequence[int] | None = None
     keep_lines: bool = False
     keep_log: bool = False
-    shown: bool = False
 
 
 @begins_program
 def run_in(simulation: Simulation, program: Program) -> None:
-    """Run a program as the main code of a simulation. Raises: what it raises."""
+    """Run a program as the main code of a simulation. Raises: the errors of the program and of the simulation."""
     with simulation:
         program()
 
@@ -140,24 +149,36 @@ def run_here(program: Program, settings: Settings, order: Order) -> Outcome:
     if bound is not None and switches is None:
         simulation.run.chooser = ExhaustiveChooser(order.prefix or (), bound)
     outcome = Outcome(order.seed, prefix=list(order.prefix or ()))
+    trace = None
     try:
         run_in(simulation, program)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         if is_failure(error):
+            trace = error.__traceback__
             outcome.kind = type(error).__name__
             outcome.report = "".join(traceback.format_exception(without_own_frames(error)))
     fill(outcome, simulation, order)
+    outcome.failed_at = failed_statement(trace, outcome)
     return outcome
 
 
+def failed_statement(trace: TracebackType | None, outcome: Outcome) -> tuple[str, int] | None:
+    """Return file and line of the innermost place of a traceback that is among the executed lines of the program."""
+    executed = {(file, line) for _, file, line in outcome.lines}
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
+    return next((place for place in reversed(places) if place in executed), None)
+
+
 def without_own_frames(error: BaseException) -> BaseException:
-    """Return an error whose traceback begins in the program."""
+    """Remove Dhaga's frames above the program's first frame from an error's traceback. Returns: the error."""
     trace = error.__traceback__
     while trace is not None and is_of_dhaga(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
-    return error.with_traceback(trace or error.__traceback__)
+    if trace is None and not isinstance(error, (Deadlock, LimitReached)):
+        trace = error.__traceback__
+    return error.with_traceback(trace)
 
 
 def fill(outcome: Outcome, simulation: Simulation, order: Order) -> None:
@@ -182,7 +203,7 @@ def fill(outcome: Outcome, simulation: Simulation, order: Order) -> None:
 
 @dataclass
 class Child:
-    """A forked process with one run under way. ``fd`` yields its outcome."""
+    """A forked process that makes one run. ``fd``: the pipe from which its outcome is read."""
 
     pid: int
     fd: int
@@ -191,7 +212,7 @@ class Child:
     received: bytearray = field(default_factory=bytearray)
 
     def outcome(self, status: int) -> Outcome:
-        """Return the outcome that it has sent; a process that died has failed."""
+        """Return the outcome that the process has sent, or a failure if the process has died before that."""
         if self.received:
             return Outcome(**json.loads(self.received))
         how = f"signal {-status}" if status < 0 else f"status {status}"
@@ -203,7 +224,7 @@ class Child:
 def start_child(
     program: Program, settings: Settings, order: Order, began_at: float, real_seconds: float | None = None
 ) -> Child:
-    """Fork a process that makes one run, and ends by itself if that takes longer than ``real_seconds``."""
+    """Fork a process that makes one run. The process ends itself if the run takes longer than ``real_seconds``."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -227,10 +248,9 @@ def start_child(
 
 
 def send_outcome(program: Program, settings: Settings, order: Order, writer: int, real_seconds: float | None) -> None:
-    if not order.shown:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(nowhere, fd)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nowhere, fd)
 
     def send(outcome: Outcome) -> None:
         data = json.dumps(asdict(outcome)).encode()
@@ -238,7 +258,7 @@ def send_outcome(program: Program, settings: Settings, order: Order, writer: int
         while data:
             data = data[write(writer, data) :]
 
-    # A program that may set timers has SIGALRM for itself.
+    # A program that is allowed to use signals can need SIGALRM, so the limit must not use it.
     limit = None if "signals" in settings.allow else real_seconds
     with limited(order.seed, limit, lambda text: send(Outcome(order.seed, kind="Hang", report=text))):
         outcome = run_here(program, settings, order)

@@ -1,4 +1,4 @@
-"""Search: many seeds of a program, on all cores, each in a process of its own; then its failure made small."""
+"""The search for a failure: a program is run with many seeds, on all cores, each run in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import Any
 
-import tornado.platform.asyncio  # noqa: F401  # else each forked process would import it: 25 ms
+import tornado.platform.asyncio  # noqa: F401  # else each forked process would spend 25 ms on this import
 
 from ... import monkey
 from ..._kernel import originals
@@ -27,17 +26,20 @@ from .limit import GRACE, late_text
 from .outcome import Child, Order, Outcome, Program, Settings, start_child
 
 REAL_SECONDS = 60.0
-"""Seconds of real time that a run may take; then it says where it stands, and its process ends or is killed."""
+"""Seconds of real time that a run may take. Then the process of the run reports its threads and ends.
+
+If the process does not end itself, the search kills it.
+"""
 
 RECENT = 100
-"""The last runs, of which the progress tells how many were new."""
+"""The number of last runs among which new runs are counted. A run is new if no earlier run had the same events."""
 
 clock = time.perf_counter
 
 
 @dataclass
 class Findings:
-    """The findings of a search. ``complete``: it was not interrupted, and no failure has ended it early."""
+    """The findings of a search. ``complete``: whether neither an interruption nor a failure has ended the search."""
 
     runs: int = 0
     hashes: set[str] = field(default_factory=set)
@@ -50,7 +52,7 @@ class Findings:
     recent: deque[bool] = field(default_factory=partial(deque, maxlen=RECENT), repr=False)
 
     def measure(self, outcome: Outcome) -> None:
-        """Note the length of the program, from its run in plain order, which counts as a run only if it failed."""
+        """Note the length of the program from its run in FIFO order. This run is counted only if it failed."""
         self.length = max(1, outcome.length)
         if outcome.failed:
             self.add(outcome)
@@ -65,7 +67,7 @@ class Findings:
             self.failures.sort(key=lambda each: each.seed)
 
     def rate_of_new(self) -> str:
-        """Describe how many of the last runs were new: if hardly any is, more seeds find little more."""
+        """Return how many of the last runs were new, as text. If hardly any run is new, more seeds will find little."""
         if self.runs <= RECENT:
             return ""
         return f" ({sum(self.recent)} of the last {RECENT} new)"
@@ -81,7 +83,7 @@ class Findings:
 
 
 class Children:
-    """The processes under way, at most ``jobs``."""
+    """The processes that make runs now, at most ``jobs`` of them."""
 
     def __init__(self, program: Program, settings: Settings, jobs: int, real_seconds: float) -> None:
         check_count("jobs", jobs)
@@ -103,7 +105,7 @@ class Children:
         self.poll.register(child.fd, originals.select_module.POLLIN)
 
     def wait(self) -> Iterator[Outcome]:
-        """Wait until at least one process has ended. Returns: the outcomes."""
+        """Wait until at least one process has ended, and yield the outcomes of the ended processes."""
         while self.by_fd:
             ended = [outcome for fd, _ in self.poll.poll(1000) if (outcome := self.receive(fd)) is not None]
             ended += self.kill_late()
@@ -117,12 +119,12 @@ class Children:
             child.received += data
             return None
         outcome = child.outcome(self.end(child))
-        if outcome.kind == "Hang":
+        if outcome.kind in ("Hang", "ProcessDied"):
             remove_folders_of(child.pid)
         return outcome
 
     def end(self, child: Child) -> int:
-        """Wait for the end of a process. Returns: its status."""
+        """Wait for the end of a process. Returns: the exit status of the process."""
         del self.by_fd[child.fd]
         self.poll.unregister(child.fd)
         self.close(child.fd)
@@ -146,7 +148,7 @@ class Children:
 def run_all(
     children: Children, orders: Iterable[Order], note: Callable[[Outcome], object], stop: Callable[[], bool]
 ) -> None:
-    """Run orders until there are no more, or ``stop()``; then those under way end. ``note`` may add orders."""
+    """Begin a run for each order, until ``stop()`` returns true. Wait for all begun runs. ``note`` may add orders."""
     waiting = iter(orders)
     while True:
         while len(children.by_fd) < children.jobs and not stop():
@@ -160,13 +162,14 @@ def run_all(
             note(outcome)
 
 
-def orders_of(settings: Settings, seeds: Iterable[int], schedules: Schedules | None) -> Iterator[Order]:
+def orders_of(seeds: Sequence[int], schedules: Schedules | None) -> Iterator[Order]:
     if schedules is None:
         yield from (Order(seed) for seed in seeds)
         return
-    number = count()
+    # All schedules use one seed, because a program can have other choices after other draws.
+    seed = first_of(seeds)
     for prefix in schedules:
-        yield Order(next(number), prefix=prefix)
+        yield Order(seed, prefix=prefix)
 
 
 def first_of(seeds: Sequence[int]) -> int:
@@ -183,12 +186,14 @@ def search(
     real_seconds: float = REAL_SECONDS,
     progress: Callable[[Findings], object] | None = None,
 ) -> Findings:
-    """Run a program by many seeds, each in a forked process, until one fails.
+    """Run a program with many seeds, each in a forked process, until a run fails.
 
-    One more run goes first, in plain order and without preemptions: it measures the program's length for the strategy.
-    ``seeds``: their number, or the seeds; ``jobs``: processes at once, by default one for each core; ``keep_going``:
-    also after a failure. A Ctrl-C ends the search with what it has found. Returns: the findings. Raises: TypeError,
-    ValueError, PatchError.
+    Before the seeds, one run in FIFO order and without preemptions measures the program's length for the strategy.
+    ``Exhaustive`` needs no such run, uses only the first seed, and makes one run at a time. ``seeds``: the number of
+    seeds, or the seeds themselves. ``jobs``: the number of processes at once, by default one for each core.
+    ``keep_going``: whether the search continues after a failure.
+    After a Ctrl-C, the search ends and returns its findings so far.
+    Returns: the findings. Raises: TypeError, ValueError, PatchError.
     """
     settings = settings or Settings()
     settings.check()
@@ -224,7 +229,7 @@ def search(
             if not exhaustive:
                 run_all(children, [Order(first_of(wanted), switches="")], note_length, stop)
                 children.settings = settings.for_length(findings.length)
-            run_all(children, orders_of(settings, wanted, schedules), note, stop)
+            run_all(children, orders_of(wanted, schedules), note, stop)
         except KeyboardInterrupt:
             findings.interrupted = True
             children.kill_all()
@@ -234,7 +239,7 @@ def search(
 
 
 def run_one(program: Program, settings: Settings, order: Order, real_seconds: float = REAL_SECONDS) -> Outcome:
-    """Make one run in a process of its own. Raises: TypeError, ValueError."""
+    """Make one run in a process of its own. Returns: the outcome. Raises: TypeError, ValueError."""
     settings.check()
     with replaced():
         children = Children(program, settings, 1, real_seconds)
@@ -246,7 +251,7 @@ def run_one(program: Program, settings: Settings, order: Order, real_seconds: fl
 
 
 def progress_line(findings: Findings) -> None:
-    """Write the progress of a search to a terminal, over the last line."""
+    """Write the progress of a search over the present line of the terminal. No-op if stderr is no terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{findings}")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Shrinking: take faults and switches away from a failing run as long as it fails in the same way.
+"""Shrinking: the removal of faults and switches from a failing run, while the run still fails in the same way.
 
 Source: A. Zeller, R. Hildebrandt: Simplifying and Isolating Failure-Inducing Input (2002).
 """
@@ -14,28 +14,29 @@ from .._schedule.exhaustive import Schedules
 from .._schedule.strategies import Exhaustive
 from .._schedule.switches import Switch, switches_from
 from .._standard.standard import replaced
-from .._world.cause import conflict_of
+from .._world.race_cause import conflict_of
 from ..network._faults import numbers_from
 from .outcome import Order, Outcome, Program, Settings
 from .search import REAL_SECONDS, run_one
 
 MOST_RUNS = 300
-"""Runs that each step of a shrinking takes at most."""
+"""The largest number of runs in each step of shrinking, except for the last step."""
 
 MOST_SINGLE = 2000
-"""Runs at most, in which single switches are left out in the end."""
+"""The largest number of runs in the last step, which leaves out single switches."""
 
 FEW = 2
-"""Switches that are easy to read."""
+"""A number of switches that a reader follows easily."""
 
 
 Item = TypeVar("Item")
 
 
 class Shrinking(Generic[Item]):
-    """The smallest failing run so far, as the list of its items, and the runs that are left.
+    """The smallest failing run so far, as the list of its faults or switches, and the number of runs left.
 
-    ``fails`` runs items. Returns: those that took effect, if the run has failed in the same way; else None.
+    ``fails(items)`` makes a run with these items. If the run fails in the same way, ``fails`` returns the items that
+    took effect. If the run passes or fails otherwise, ``fails`` returns None.
     """
 
     def __init__(self, fails: Callable[[Sequence[Item]], Sequence[Item] | None], items: Sequence[Item]) -> None:
@@ -44,7 +45,7 @@ class Shrinking(Generic[Item]):
         self.runs_left = MOST_RUNS
 
     def try_without(self, first: int, size: int) -> bool:
-        """Remove ``size`` items if the run still fails. Returns: whether it does."""
+        """Remove ``size`` items if the run without them still fails. Returns: whether items were removed."""
         self.runs_left -= 1
         found = self.fails([*self.items[:first], *self.items[first + size :]])
         if found is None or len(found) >= len(self.items):
@@ -53,7 +54,7 @@ class Shrinking(Generic[Item]):
         return True
 
     def run(self) -> list[Item]:
-        """Remove all, then halves, quarters and so on, down to single ones, until none can go."""
+        """Remove all items if possible, then halves, quarters and so on, until no single item can be removed."""
         size = len(self.items)
         while size and self.runs_left > 0:
             first, taken = 0, False
@@ -74,14 +75,14 @@ class Shrinking(Generic[Item]):
         while taken and self.runs_left > 0:
             taken = False
             for first in reversed(range(len(self.items))):
-                # Others may have gone with the last one.
+                # One removal can remove several items, so the list may have become shorter.
                 if first < len(self.items) and self.runs_left > 0:
                     taken = self.try_without(first, 1) or taken
         return self.items
 
 
 class Failing:
-    """A failing run that gets smaller: its switches and its faults."""
+    """A failing run, with the switches and faults that have not been removed from it."""
 
     def __init__(self, program: Program, settings: Settings, outcome: Outcome, real_seconds: float) -> None:
         self.program = program
@@ -95,7 +96,7 @@ class Failing:
         return Order(self.outcome.seed, ",".join(map(str, switches)), ",".join(faults), **more)
 
     def fails(self, switches: Sequence[Switch], faults: Sequence[str]) -> Outcome | None:
-        """Run it. Returns: its outcome, if it has failed in the same way; else None."""
+        """Make a run with these switches and faults. Returns: the outcome if it failed in the same way, else None."""
         found = run_one(self.program, self.settings, self.order(switches, faults), self.real_seconds)
         return found if found.kind == self.outcome.kind else None
 
@@ -108,7 +109,7 @@ class Failing:
         return None if found is None else switches_from(found.switches)
 
     def shrink(self) -> None:
-        """Remove faults, then switches, then the faults that the remaining switches do not need."""
+        """Remove faults, then switches, then try to remove more of both."""
         self.faults = Shrinking(self.fails_with_faults, self.faults).run()
         self.switches = Shrinking(self.fails_with_switches, self.switches).run()
         if len(self.switches) > FEW:
@@ -117,7 +118,7 @@ class Failing:
         self.switches = Shrinking(self.fails_with_switches, self.switches).drop_single()
 
     def find_nearest(self, small: Outcome) -> None:
-        """Run it without the switch that is the cause, and note in the small run how that one ends."""
+        """Make a run without the switch that causes the failure, and note the outcome of this run in ``small``."""
         cause = conflict_of(small)
         if cause is None:
             return
@@ -127,7 +128,7 @@ class Failing:
         small.nearest, small.nearest_lines = found.kind, found.lines
 
     def with_one_preemption(self) -> list[Switch] | None:
-        """Return the switches of a run with at most one preemption that fails as this one does."""
+        """Return the switches of a run that has at most one preemption and fails in the same way, or None."""
         schedules = Schedules(1)
         exhaustive = replace(self.settings, strategy=Exhaustive(1))
         for prefix in islice(schedules, MOST_RUNS):
@@ -140,9 +141,10 @@ class Failing:
 
 
 def shrink(program: Program, settings: Settings, outcome: Outcome, real_seconds: float = REAL_SECONDS) -> Outcome:
-    """Return the smallest run that fails as ``outcome`` did, with its lines; or ``outcome``, if its replay passes.
+    """Return the smallest run found that fails in the same way as ``outcome``, with its executed lines.
 
-    First faults are taken away, then switches; if more than two are left, the runs with a single preemption are tried.
+    Faults are removed first, then switches. If more than two switches are left, runs with at most one preemption are
+    also tried. Returns: ``outcome`` itself if its replay does not fail in the same way.
     """
     with replaced():
         failing = Failing(program, settings, outcome, real_seconds)

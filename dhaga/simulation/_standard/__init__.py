@@ -1,1 +1,1 @@
-"""The standard library in a simulation: clocks, randomness, pools, loops, and calls that leave it."""
+"""The standard library in a simulation: clocks, randomness, pools, loops, and calls that leave the simulation."""

@@ -1,6 +1,6 @@
-"""The standard library's clocks, on the clock of the simulation: ``time`` and ``datetime``.
+"""The clocks of ``time`` and ``datetime``, which show the time of the simulation.
 
-The methods of ``datetime`` are changed in the class itself, because modules have imported that class.
+The methods of ``datetime`` and ``date`` are replaced in the classes, because modules have imported these classes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from .._base.here import here
 from .._base.part import START, WALL_START
 
 READING = 1e-9
-"""Seconds that a reading of a clock takes: no two readings are equal, and a rate is no division by 0."""
+"""The seconds that a reading of a clock takes. Durations by ``time.monotonic`` are not 0: programs may divide by them.
+
+Two readings of ``time.time`` can be equal, because floats of this size are 0.24 µs apart.
+"""
 
 READINGS_BEFORE_STEP = 1000
-"""Readings without an event, after which each one moves the clock by ``STEP``: the program polls for a deadline."""
+"""The number of readings at one clock time after which each reading adds ``STEP`` seconds, for programs that poll."""
 
 STEP = 0.001
 
@@ -29,24 +32,27 @@ CLOCKS = ("monotonic", "perf_counter", "time", "process_time", "thread_time")
 
 
 class SimulatedClock(VirtualClock):
-    """The clock of a simulation. Readings by the program are a little later each time."""
+    """The clock of a simulation. Each reading by the program is a little later than the reading before."""
 
     def __init__(self) -> None:
         self.now = START
         self.readings = 0
         self.read_at = START
-        # Of the calling host's wall clock, in seconds.
+        self.last_reading = START
+        # Returns the seconds by which the wall clock of the caller's host is ahead.
         self.ahead: Callable[[], float] = lambda: 0.0
 
     def read(self) -> float:
-        """Return the time for the program."""
+        """Return the time for a reading by the program."""
         if self.now != self.read_at:
             self.read_at, self.readings = self.now, 0
         self.readings += 1
         if self.readings > READINGS_BEFORE_STEP:
             self.now += STEP
             self.read_at = self.now
-        return self.now + self.readings * READING
+        # If the time has advanced by less than the readings took, the reading before was ahead of the time.
+        self.last_reading = max(self.now + self.readings * READING, self.last_reading + READING)
+        return self.last_reading
 
 
 standard = {name: getattr(time, name) for name in dir(time) if callable(getattr(time, name))}
@@ -54,13 +60,13 @@ standard = {name: getattr(time, name) for name in dir(time) if callable(getattr(
 
 
 def simulated_now() -> float | None:
-    """Return the time of the simulation, in its OS thread; None elsewhere."""
+    """Return the time of the caller's simulation; None outside the simulation's OS thread."""
     simulation = here()
     return None if simulation is None else simulation.clock.read()
 
 
 def seconds_clock(name: str, read: Callable[[], float | None]) -> tuple[Callable[[], float], Callable[[], int]]:
-    """Return the functions for a clock of ``time``: in seconds, and in nanoseconds."""
+    """Return two functions that replace a clock of ``time``: one returns seconds, the other nanoseconds."""
     real, real_ns = standard[name], standard[f"{name}_ns"]
 
     def seconds() -> float:
@@ -76,7 +82,7 @@ def seconds_clock(name: str, read: Callable[[], float | None]) -> tuple[Callable
 
 
 def wall_now() -> float | None:
-    """Return what the wall clock of the caller's host shows; None outside a simulation."""
+    """Return the wall-clock time of the caller's host; None outside a simulation."""
     simulation = here()
     if simulation is None:
         return None
@@ -84,7 +90,7 @@ def wall_now() -> float | None:
 
 
 def broken_down(name: str) -> Callable[..., Any]:
-    """Return ``time.localtime`` or a function like it, which converts the simulated time without an argument."""
+    """Return a replacement of ``time.localtime`` or a similar function. Its default argument is the simulated time."""
     real = standard[name]
 
     def convert(seconds: float | None = None, /) -> Any:
@@ -122,7 +128,7 @@ def replacements() -> dict[str, Callable[..., Any]]:
 
 
 REPLACED = [Replacement(time, name, ours, standard[name]) for name, ours in replacements().items()]
-"""The functions of ``time``."""
+"""The replaced functions of ``time``."""
 
 
 # ---- datetime
@@ -140,7 +146,7 @@ def utcnow(kind: Any) -> Any:
 
 
 def today(kind: Any) -> Any:
-    """Return the simulated day. Source: ``datetime.date.today``."""
+    """Return the simulated date. Source: ``datetime.date.today``."""
     moment = wall_now()
     return kind.fromtimestamp(standard["time"]() if moment is None else moment)
 
@@ -155,8 +161,8 @@ STANDARD_DATETIME = [vars(kind)[name] for kind, name, _ in DATETIME]
 
 
 def set_datetime(simulated: bool) -> None:
-    """Set the simulated methods of ``datetime``, or the standard ones."""
+    """Set the simulated methods in ``datetime`` and ``date``, or restore the standard methods."""
     for (kind, name, method), real in zip(DATETIME, STANDARD_DATETIME, strict=True):
-        # The class is in C: its namespace is reached behind the read-only view, and the interpreter drops its cache.
+        # vars() of a C class is a read-only view. So the dict behind it is changed, and the class's cache is cleared.
         gc.get_referents(vars(kind))[0][name] = classmethod(method) if simulated else real
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))

@@ -1,7 +1,8 @@
-"""Closes the coroutines that are still suspended at the end of a simulation.
+"""The event loops of a simulated program. At the end of the simulation, coroutines that are still suspended are closed.
 
-A task can outlive the run of its loop: the failure of a simulation interrupts ``asyncio.run`` also while it cleans up.
-Otherwise the garbage collector would find these tasks in the middle of a later test, and asyncio would log each one.
+A task can outlive the run of its loop, because the failure of a simulation can interrupt the cleanup of
+``asyncio.run``. If the task's coroutine stayed suspended, the garbage collector would find the task during a later
+test, and asyncio would log the task.
 """
 
 from __future__ import annotations
@@ -24,35 +25,35 @@ if TYPE_CHECKING:
 
 
 class ProgramLoops:
-    """The event loops that the program of a simulation makes, in this order."""
+    """The event loops that the program of a simulation makes, in order of creation."""
 
     def __init__(self, run: Run | None = None) -> None:
-        """``run``: the one whose strategy orders the tasks; None: asyncio does."""
+        """``run``: the run whose strategy orders the tasks; None: asyncio orders them."""
         self.run = run
         self.made: list[weakref.ref[SelectorEventLoop]] = []
 
     def watch(self, undoing: Undoing) -> None:
-        """Note each loop that is made until the end."""
+        """Note each new loop until the end of the simulation."""
         undoing.set(hooks, "on_event_loop", self.note_loop)
 
     def note_loop(self, loop: SelectorEventLoop) -> None:
         """Note a new loop. From: ``hooks.on_event_loop``."""
         self.made.append(weakref.ref(loop))
         if self.run is not None:
-            standard: Any = loop  # asyncio's own attribute, which no call replaces
+            standard: Any = loop  # the queue is a private attribute of asyncio's loops, without a public setter
             standard._ready = TaskQueue(self.run, len(self.made))
 
     def close_coroutines(self) -> None:
-        """Close the coroutines of all unfinished tasks. Parks: while their ``finally`` blocks do."""
+        """Close the coroutines of all unfinished tasks. Parks: while their ``finally`` blocks park."""
         for loop in [each() for each in self.made]:
-            # The loop of a killed host still runs: none of its lines may run any more.
+            # The loop of a killed host counts as running forever, and its coroutines must not run another line.
             if loop is not None and not loop.is_running():
                 for task in asyncio.all_tasks(loop):
                     close(task)
 
 
 def close(task: asyncio.Task[Any]) -> None:
-    """Close the coroutine of a task, again if it awaits something in a ``finally`` block."""
+    """Close the coroutine of a task. If a ``finally`` block awaits something, close the coroutine again."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine: Any = task.get_coro()
     for _ in range(MAX_CANCELS):

@@ -1,7 +1,7 @@
-"""Functions of the standard library that signatures and classes of the program hold.
+"""Functions of the standard library that are stored in signatures and classes of the program.
 
-``def __init__(self, timer=time.monotonic)`` and ``class Cache: timer = time.monotonic`` were evaluated at the import,
-which may come before the simulation. Not found: the functions that objects, closures and containers hold.
+``def __init__(self, timer=time.monotonic)`` and ``class Cache: timer = time.monotonic`` are evaluated at import, which
+may come before the simulation. Functions that are stored in objects, closures and containers are not found.
 """
 
 from __future__ import annotations
@@ -10,26 +10,28 @@ from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
 
-from ...monkey._rebind import PatchLog, Replacement, bindings, by_original, rebind_defaults
+from ...monkey._rebind import PatchLog, Replacement, bindings, by_original, python_modules, rebind_defaults
 
 
 def replace_held(replacements: Iterable[Replacement], log: PatchLog) -> None:
-    """Replace the functions in the signatures and classes of the Python modules that name them or their modules."""
+    """Replace the functions in signatures and classes of all modules that import the functions or their modules."""
     ours = by_original(replacements)
-    named = {id(each) for module, _, new, standard in ours.values() for each in (module, new, standard)}
-    names = list(bindings())
-    modules = {module for module, _, _, value in names if id(value) in named}
-    for module, _, _, value in names:
-        if module not in modules:
-            continue
-        if is_of(value, FunctionType) and value.__module__ == module:
-            replace_defaults(value, ours, log)
-        elif is_of(value, type) and value.__module__ == module:
-            replace_in_class(value, ours, log)
+    named = {id(each): each for module, _, new, standard in ours.values() for each in (module, new, standard)}
+    found = list(python_modules())
+    naming = {module for module, _, names in found if bindings(names, named)}
+    for module, _, names in found:
+        for value in list(names.values()) if module in naming else ():
+            if is_of(value, FunctionType) and value.__module__ == module:
+                replace_defaults(value, ours, log)
+            elif is_of(value, type) and value.__module__ == module:
+                replace_in_class(value, ours, log)
 
 
 def is_of(value: Any, kind: type) -> bool:
-    """Return whether a value is of a kind. Its ``__class__`` is not read: a proxy may import something then."""
+    """Return whether a value's type is a subclass of ``kind``.
+
+    The value's ``__class__`` is not read, because reading it makes some proxies import a module.
+    """
     return issubclass(type(value), kind)
 
 
@@ -38,7 +40,7 @@ def replace_in_class(kind: type, ours: dict[int, Replacement], log: PatchLog) ->
         function = value.__func__ if is_of(value, staticmethod) else value
         if id(function) in ours:
             log.entries.append((kind, name, value))
-            setattr(kind, name, staticmethod(ours[id(function)].ours))  # what C functions are without a decorator
+            setattr(kind, name, staticmethod(ours[id(function)].ours))  # a C function in a class gets no ``self``
         elif is_of(function, FunctionType):
             replace_defaults(function, ours, log)
 

@@ -1,4 +1,4 @@
-"""Offloaded calls: after a drawn duration, in the caller or in a dhaga that stands for a thread of the pool."""
+"""Offloaded calls in a simulation. After a drawn duration, a call runs in its caller or in another dhaga."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 from ..._kernel.wait.waiter import Waiter
 from ..._workers.offload import OffloadPool, SharedPool
-from ..._workers.offloaded_call import WorkerThread
+from ..._workers.worker_threads import WorkerThread
 from .._base.pause import pause
 
 if TYPE_CHECKING:
     from .._schedule.run import Run
 
 OFFLOAD_SECONDS = 0.01
-"""The longest duration that is drawn for an offloaded call."""
+"""The longest duration, in seconds, that is drawn for an offloaded call."""
 
 
 class NoGate:
-    """The gate of a thread that is never idle: it ends instead."""
+    """The gate of a simulated thread. An idle real thread waits at its gate; an idle simulated thread ends."""
 
     def acquire(self, timeout: float = -1) -> bool:
         return False
 
     def release(self) -> None:
-        """Do nothing: there are no waiters."""
+        """Do nothing, because no thread waits at this gate."""
 
 
 class SimulatedThread(WorkerThread):
-    """A dhaga that stands for a thread of a pool, so that the pool has its number of calls at once, and its backlog.
+    """A dhaga that replaces a thread of a pool. The pool keeps its limit of concurrent calls, and its backlog.
 
-    Calls of the shared pool are made by their callers: it would mix the calls of several hosts.
+    Callers of a shared pool make their calls themselves, because its threads would mix the calls of several hosts.
     """
 
     run_of: Run
@@ -44,7 +44,7 @@ class SimulatedThread(WorkerThread):
 
     @classmethod
     def calls_inline(cls, pool: OffloadPool, me: Waiter) -> bool:
-        """Return whether the caller makes the call itself, after a drawn duration unless it is a thread of the pool."""
+        """Return whether the caller makes the call itself. If the pool is shared, first wait for a drawn duration."""
         if cls.run_of.pool_of.get(me) is pool:
             return True
         if isinstance(pool, SharedPool):
@@ -70,10 +70,10 @@ class SimulatedThread(WorkerThread):
             self.leave()
 
     def take_mask(self, mask: frozenset[int]) -> None:
-        """Do nothing: the mask of the OS thread is the program's."""
+        """Do nothing, because the signal mask of the OS thread belongs to the program."""
 
     def leave(self) -> None:
-        """Leave the pool, at the end or as its host is killed."""
+        """Leave the pool. From: the end of this thread, or the kill of its host."""
         if self in self.run_of.threads:
             self.run_of.threads.remove(self)
             del self.run_of.pool_of[self.dhaga]
@@ -81,7 +81,7 @@ class SimulatedThread(WorkerThread):
 
 
 def threads_of(run: Run, draw: random.Random) -> Callable[[Waiter], Any]:
-    """Return the door ``outside.pool_thread`` for a run."""
+    """Return the function that replaces ``outside.pool_thread`` during a run."""
     kind = type("SimulatedThread", (SimulatedThread,), {"run_of": run, "draw": draw})
 
     def class_for(me: Waiter) -> Any:

@@ -1,7 +1,8 @@
-"""The functions of the standard library that a simulation replaces. Without a simulation they do as before.
+"""The functions of the standard library that a simulation replaces.
 
-So a search replaces them once for all its runs: finding all names that modules have bound takes 20 ms. Dhaga's own
-modules are not searched: they call the operating system through ``_kernel/outside.py``.
+Outside a simulation, the replacements call the original functions. So a search replaces the functions only once, before
+its first run. This saves time, because finding their names in all modules takes 20 ms. Dhaga's own modules keep the
+original functions, because these modules call the operating system through ``_kernel/outside.py``.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from . import clocks, randomness, unsimulated
 from .held import replace_held
 
 log = PatchLog()
-"""The replaced functions, while any simulation or search is under way."""
+"""The replaced functions. The log is empty unless a simulation or a search is under way."""
 
 
 @contextmanager
 def replaced() -> Iterator[None]:
-    """Patch the standard library for the block. No-op in another such block. Raises: PatchError."""
+    """Patch the standard library during the block. No-op within another block of this function. Raises: PatchError."""
     if log:
         yield
         return
@@ -48,17 +49,17 @@ def replaced() -> Iterator[None]:
 
 
 def patch_late() -> None:
-    """Patch although the program's classes have been made: in a run of tests they are all imported by now.
+    """Patch the standard library, even if classes of the program already exist, for example in a test run.
 
-    Their threads are then derived from ours, which needs a class without instances. Raises: PatchError.
+    Subclasses of ``threading.Thread`` get Dhaga's Thread as base, so they must not have instances. Raises: PatchError.
     """
     if not monkey.is_patched():
-        _other_hubs.leave_out_imported()  # by the other tests of the process
+        _other_hubs.leave_out_imported()  # other tests of this process may have imported gevent, for example
         patch_after(*early_packages(replacements()), cooperative=True)
 
 
 def replace() -> None:
-    tempfile.gettempdir()  # the first call draws names, to try the folder
+    tempfile.gettempdir()  # before the run, because the first call draws file names to test the folder
     wanted = [*clocks.REPLACED, *randomness.REPLACED, *unsimulated.REPLACED, *_names.REPLACED, *_disk.REPLACED]
     for module, name, ours, _ in wanted:
         log.set(module, name, ours)
@@ -68,5 +69,6 @@ def replace() -> None:
     clocks.set_datetime(simulated=True)
     executors = sys.modules.get("concurrent.futures.thread")
     if executors is not None:
-        # Imported before the patch, it has an OS lock, and starts threads while it holds it.
+        # If ``concurrent.futures`` was imported before the patch, its lock is an OS lock. A dhaga parks with the lock
+        # held until a new thread has begun. Meanwhile, another dhaga that takes the lock would block the OS thread.
         log.set(executors, "_global_shutdown_lock", threading.Lock())

@@ -1,7 +1,7 @@
-"""Calls that leave the simulation: they raise NotSimulated, unless the program's author allows their kind.
+"""Calls that leave the simulation. They raise NotSimulated, unless the program's author allows their kind.
 
-Found by an audit hook, which sees such a call wherever it comes from, C code included. The interpreter keeps an audit
-hook for good: without a simulation it does nothing.
+An audit hook detects these calls, including calls by C code. Replaced functions detect calls that raise no audit event.
+The interpreter cannot remove an audit hook, so the hook does nothing outside a simulation.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...monkey._rebind import Replacement
 from .._base.errors import NotSimulated
 from .._base.here import here
 from .._base.undoing import Undoing
+from ..disk import _real
 
 _posixsubprocess: Any
 try:
@@ -32,7 +33,7 @@ KINDS = {
     "signals": "a real timer does not wait for the virtual clock: use threading.Timer",
     "threads": "an OS thread runs when it likes: spawn a dhaga (dhaga.spawn, threading.Thread)",
 }
-"""The kinds that may be allowed, each with the reason and a way out."""
+"""The kinds of calls that a simulation can allow. Each text gives the reason for the refusal and an alternative."""
 
 EVENTS = {
     "open": "fifos",
@@ -58,19 +59,19 @@ EVENTS = {
     "_thread.start_joinable_thread": "threads",
     "_thread.start_new_thread": "threads",
 }
-"""The kind of each audit event."""
+"""The audit events, and the names that replaced functions pass to ``check``, each with its kind of call."""
 
 TIMERS = ("alarm", "setitimer")
 
 ENDS_ELSEWHERE = os.O_RDWR | getattr(os, "O_NONBLOCK", 0)
-"""Flags with which the open of a FIFO does not wait for its other end."""
+"""The flags of ``open`` with which opening a FIFO does not wait for the FIFO's other end."""
 
 STARTS_ARE_AUDITED = sys.version_info >= (3, 12)
-"""Whether the start of a thread is an audit event."""
+"""Whether the start of a thread raises an audit event."""
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
-    """Check the kinds that a program allows. Raises: ValueError, TypeError."""
+    """Check and return the kinds that a program allows. Raises: ValueError, TypeError."""
     if isinstance(kinds, str):
         raise TypeError(f"allow takes several kinds, [{kinds!r}], and not {kinds!r}")
     found = frozenset(kinds)
@@ -80,7 +81,7 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
 
 
 class Unsimulated:
-    """The kinds that one simulation allows. ``addresses``: Unix sockets that the program itself has bound."""
+    """The kinds that one simulation allows. ``addresses``: the paths to which the program has bound Unix sockets."""
 
     def __init__(self, allowed: Iterable[str]) -> None:
         self.allowed = check_kinds(allowed)
@@ -98,7 +99,7 @@ class Unsimulated:
             undoing.callback(namespace.__setitem__, "_start_new_thread", originals.start_new_thread)
 
     def check(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Raise NotSimulated if an event leaves the simulation."""
+        """Raise NotSimulated if the call of an audit event leaves the simulation and is not allowed."""
         kind = EVENTS[event]
         if kind in self.allowed:
             return
@@ -107,6 +108,8 @@ class Unsimulated:
                 self.addresses.add(arguments[1])
             if arguments[1] in self.addresses:
                 return
+        if event in ("socket.getaddrinfo", "socket.getnameinfo") and _real.depth:
+            return  # a call of the simulation's own functions, for an address
         if event == "socket.sendmsg" and arguments[1] is None:
             return
         if event == "open" and not waits_for_other_end(*arguments):
@@ -115,12 +118,12 @@ class Unsimulated:
 
 
 def waits_for_other_end(path: Any, mode: object, flags: int | None) -> bool:
-    """Return whether an open is one of a FIFO, in C, until the other end is open."""
+    """Return whether a call of ``open`` opens a FIFO, and so waits in C for the FIFO's other end."""
     if isinstance(path, int) or (flags or 0) & ENDS_ELSEWHERE:
         return False
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
-    except (OSError, TypeError, ValueError):  # no such file, or a bad path: the open raises
+    except (OSError, TypeError, ValueError):  # no such file, or a bad path: the open itself raises
         return False
 
 
@@ -141,7 +144,7 @@ def on_audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def start_new_thread(*arguments: Any) -> Any:
-    """Start a thread of Dhaga's own, unless a simulation refuses it: on CPython 3.11."""
+    """Start an OS thread, unless a simulation refuses it. From: the original ``threading.Thread`` on CPython 3.11."""
     if (simulation := here()) is not None:
         simulation.unsimulated.check("_thread.start_new_thread", arguments)
     return originals.start_new_thread(*arguments)
@@ -162,11 +165,13 @@ def refusing_timer(name: str) -> Callable[..., Any]:
 standard_fork_exec: Any = getattr(_posixsubprocess, "fork_exec", None)
 
 TRACKER = b"from multiprocessing.resource_tracker "
-"""The first words of the process that waits for the end of this one, and then unlinks its semaphores."""
+"""The beginning of the code of multiprocessing's resource tracker, a process that unlinks semaphores after the program
+has ended.
+"""
 
 
 def refusing_fork_exec(arguments: Any, *others: Any) -> Any:
-    """Start a process, unless a simulation refuses it: ``multiprocessing`` does so by spawn and forkserver."""
+    """Start a process, unless a simulation refuses it. From: ``multiprocessing``, with spawn or forkserver."""
     simulation = here()
     if simulation is not None and not any(os.fsencode(each).startswith(TRACKER) for each in arguments):
         simulation.unsimulated.check("fork_exec", (arguments,))
@@ -181,4 +186,4 @@ REPLACED = [
     )
     if module is not None
 ]
-"""The functions that no audit event announces, on some Pythons at least."""
+"""The replaced functions. On some versions of Python, calls of these functions raise no audit event."""

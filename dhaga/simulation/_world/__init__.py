@@ -1,1 +1,1 @@
-"""``Simulation``: one run of a seed, and the report of its failure."""
+"""``Simulation``: one run of a seed, and the report of the run's failure."""

@@ -1,4 +1,4 @@
-"""The report of a failure: what failed, how to replay it, and the events that may matter, in words."""
+"""The report of a failure: the error, the seed and settings of the run, its faults, and the events that may matter."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from .._schedule.events import folded
 from .._schedule.members import CLOCK
 from .._schedule.switches import switches_from
-from .cause import cause_of
+from .race_cause import BOTH, NEARBY, cause_of
 from .side_by_side import side_by_side
+from .touches import last_touches
+from .values import values_of
 
 if TYPE_CHECKING:
     from .._schedule.run import Failure, Run
@@ -18,27 +20,35 @@ if TYPE_CHECKING:
     from .world import Simulation
 
 SHOWN = 20
-"""Faults that a report shows; and events, with loops shown once."""
+"""The largest number of faults, and of events, that a report shows. Of a loop, only one turn is shown and counted."""
 
 LAST = 8
-"""The last events, which are always shown. The others are around what may be the cause, the latest first."""
+"""The number of last events that are always shown. Events around possible causes are added, then more last events."""
 
 DECISIVE = re.compile(
     "has timed out|is preempted|stands still|is paused|kills|pauses|slows|leaves|keeps|loses|stalls|breaks|resets"
     "|partitions|sets the"
 )
-"""Beginnings of events that the seed or a fault has brought: the cause may be among them."""
+"""The beginnings of events that the seed or a fault has caused. One of these events may have caused the failure."""
+
+
+LOST = re.compile(r"leaves \d+ unsynced writes of (\S+):")
+"""The pattern of events in which a file loses data. The next event that names the file is also shown."""
 
 
 def report_of(simulation: Simulation, failure: Failure) -> str:
     """Return the report of a failed run."""
     run = simulation.run
-    first = str(failure.error).partition("\n")[0]
+    try:
+        first = str(failure.error).partition("\n")[0]
+    except Exception:  # as in a traceback, an error of __str__ does not hide the error itself
+        first = "<exception str() failed>"
     said = f"{failure.kind}: {first}" if first else failure.kind
     lines = [
         f"the simulation of seed {simulation.seed} failed in {failure.member.name}: {said}",
         f"  strategy {simulation.strategy}, preempted at {simulation.preempt or 'no points'}",
         f"  {run.log.count:,} events in {run.clock.now - run.began_at:g} s of virtual time, hash {simulation.hash}",
+        *values_lines(failure.error),
         *faults_of(run),
         "  the events, with the seconds of the virtual clock:",
         *events_of(run),
@@ -46,8 +56,14 @@ def report_of(simulation: Simulation, failure: Failure) -> str:
     return "\n".join(lines)
 
 
+def values_lines(error: BaseException) -> list[str]:
+    """Return a list with a line about the values in the failed statement; empty without values."""
+    values = values_of(error)
+    return [f"  where {', '.join(values)}"] if values else []
+
+
 def events_of(run: Run) -> list[str]:
-    """Return the lines about the last events, and about those around what may be the cause; … stands for others."""
+    """Return the lines about the last events and the events around possible causes. "…" replaces other events."""
     events = folded(run.log.kept)
     chosen = chosen_of([event.what for event, _ in events])
     lines = []
@@ -69,6 +85,11 @@ def chosen_of(texts: Sequence[str]) -> set[int]:
         around = {max(0, index - 1), index, min(index + 1, count - 1)}
         if DECISIVE.match(texts[index]) and len(chosen | around) <= SHOWN:
             chosen |= around
+    for index, text in enumerate(texts):
+        lost = LOST.match(text)
+        later = (at for at in range(index + 1, count) if lost and lost[1] in texts[at])
+        if lost and len(chosen) < SHOWN and (first := next(later, None)) is not None:
+            chosen.add(first)
     room = SHOWN - len(chosen)
     return chosen | set(range(count - LAST - room, count))
 
@@ -83,15 +104,17 @@ def faults_of(run: Run) -> list[str]:
 
 
 def failure_text(outcome: Outcome) -> str:
-    """Return the report of an outcome: its cause first, and the lines around its switches in the end."""
+    """Return the report of an outcome. It begins with the cause, and ends with the lines around the switches."""
     lines = [(member, file, number) for member, file, number in outcome.lines]
     beside = side_by_side(lines, outcome.names, members_of(outcome.switches))
     cause = cause_of(outcome)
-    first = f"{cause}\n\n" if cause else ""
+    named = f"\n{BOTH} " in cause or f"\n{NEARBY} " in cause
+    touches = "" if named else last_touches(outcome)
+    first = "".join(f"{text}\n\n" for text in (cause, touches) if text)
     return first + outcome.report.rstrip() + (f"\n\nthe lines around the switches:\n\n{beside}" if beside else "")
 
 
 def members_of(switches: str) -> set[int]:
-    """Return the numbers of the members that switches name."""
+    """Return the numbers of the members in a text of switches, without the clock."""
     numbers = {number for switch in switches_from(switches) for number in (switch.number, switch.following)}
     return numbers - {CLOCK}

@@ -1,4 +1,4 @@
-"""The lines around the switches of a run, a column for each member."""
+"""The lines around the switches of a run, with one column for each member (a thread or an asyncio task)."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from itertools import groupby
 from .._schedule.source_line import SourceLine
 
 AROUND = 3
-"""Lines shown before and after a switch."""
+"""The number of lines shown before and after each switch."""
 
 ROWS = 60
-"""The last rows that are shown."""
+"""The number of last rows shown."""
 
 WIDTH = 116
-"""Characters of all columns."""
+"""The width of all columns together, in characters."""
 
 NARROWEST = 12
-"""Characters of a column, at least."""
+"""The smallest width of a column, in characters."""
 
 LONGEST = 100
-"""Characters of a line that are shown."""
+"""The number of characters shown of a long line."""
 
 Line = tuple[int, str, int]
-"""A line that ran: the number of its member, its file, its number."""
+"""A line that ran: the number of the member that ran it, the file, and the line number."""
 
 
 def side_by_side(lines: Iterable[Line], names: Sequence[str], members_shown: AbstractSet[int]) -> str:
-    """Return the lines that these members ran around each switch, the earliest first; empty without a switch."""
+    """Return a text with the lines that these members ran around each switch; empty if fewer than two members ran."""
     seen = [line for line in lines if line[0] in members_shown]
     stretches = [list(group) for _, group in groupby(seen, key=lambda line: line[0])]
     shown = [cut(stretch, index, len(stretches)) for index, stretch in enumerate(stretches)]
@@ -38,12 +38,12 @@ def side_by_side(lines: Iterable[Line], names: Sequence[str], members_shown: Abs
         return ""
     width = max(NARROWEST, WIDTH // len(members))
     head = "".join(names[member][: width - 2].ljust(width) for member in members).rstrip()
-    # Each row has text in one column only, which may go on over those to its right.
+    # Each row has text in only one column. This text can extend over the columns to the right.
     return "\n".join([head, *(" " * (width * members.index(member)) + text[:LONGEST] for member, text in rows)])
 
 
 def cut(stretch: list[Line], index: int, count: int) -> list[tuple[int, str]]:
-    """Return the rows of a stretch: the first lines after a switch, the last ones before a switch."""
+    """Return the rows of a stretch (the lines between two switches), without lines in its middle."""
     first = stretch[:AROUND] if index else []
     last = stretch[-AROUND:] if index < count - 1 else []
     if len(stretch) <= len(first) + len(last):

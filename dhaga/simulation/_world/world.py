@@ -1,9 +1,9 @@
 """``Simulation``: one run of a seed, as a block of main code.
 
-In the block the standard library is patched, and the main code has a scheduler of its own. All that the outside world
-would decide comes from the seed: who runs next (``_schedule/run.py``), preemptions (``_schedule/points.py``), time
-(``_standard/clocks.py``) and randomness (``_standard/randomness.py``). A call that leaves the simulation is an error
-(``_standard/unsimulated.py``).
+In the block, the standard library is patched, and the main code has its own scheduler. The seed decides everything that
+the outside world decides in a real run: who runs next (``_schedule/run.py``), where threads are preempted
+(``_schedule/points.py``), the time (``_standard/clocks.py``), random numbers (``_standard/randomness.py``), the network
+and the disks. A call that leaves the simulation is an error (``_standard/unsimulated.py``).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ..._kernel.process.virtual_clock import (
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.wait import deadlock
 from ..._kernel.wait.current import on_event_loop
+from ...select import immediate
 from .._base import here
 from .._base.errors import Stopped
 from .._base.ranges import is_number
@@ -59,16 +60,23 @@ MAX_EVENTS = 1_000_000
 MAX_SECONDS = 30 * 86_400.0
 
 CHECKS = 100
-"""The number of times that ``eventually`` checks its condition."""
+"""The number of times that ``eventually`` checks its condition after the first check."""
 
 STALLS = 1.0
-"""Seconds of the virtual clock for which the threads of a run stand still between lines, all together."""
+"""The default of ``stalls``: the virtual seconds, in total, for which threads may stand still between lines."""
+
+STARTED_BY = "Exception ignored in thread started by"
+"""The beginning of the messages with which ``_thread`` reports errors of threads to ``sys.unraisablehook``."""
 
 
 class SimulatedSelector(JumpingSelector):
-    """A selector that finds a deadlock at once: nothing outside could wake a dhaga."""
+    """A selector that detects a deadlock at once, because nothing outside the simulation can wake a dhaga.
+
+    ``has_outside``: whether the program may make real calls. These can wake a dhaga, so the selector waits for them.
+    """
 
     run: Run
+    hosts_awaited: Callable[[], list[str]] = list
     is_shared = True
     has_outside = False
 
@@ -81,6 +89,10 @@ class SimulatedSelector(JumpingSelector):
                 self.raise_deadlock()
         return events
 
+    def awaits_outside(self) -> bool:
+        # Without real calls, only the program itself can end a signal.pause(), for example.
+        return self.has_outside and super().awaits_outside()
+
     def jump(self, seconds: float) -> None:
         super().jump(seconds)
         if self.clock.now > self.run.ends_at:
@@ -91,10 +103,21 @@ class SimulatedSelector(JumpingSelector):
         assert scheduler is not None
         main = scheduler.main_waiter
         assert main is not None
-        self.run.fail(Deadlock(deadlock.describe(main, [scheduler])))
+        self.run.fail(Deadlock(self.still_serving() + deadlock.describe(main, [scheduler])))
         if not scheduler.count_runnable():
-            # It waits for what it must get, as after Condition.wait(), and never will: nothing runs after it any more.
+            # The cancel by fail() stays pending while main code is in a park that cannot be cancelled, for example
+            # while Condition.wait() gets its lock back.
             main.wake_parked(error=Stopped("the simulation has failed"))
+
+    def still_serving(self) -> str:
+        """Return a text about how to end the hosts whose threads keep the block open; empty without such hosts."""
+        hosts = self.hosts_awaited()
+        if not hosts:
+            return ""
+        return (
+            f"main code has ended, but threads on {' and '.join(hosts)} go on waiting, as servers do: end a host with "
+            "kill(), or start its server with spawn(serve, daemon=True); "
+        )
 
 
 FaultsLike = Faults | Mapping[str, Any] | str | os.PathLike[str]
@@ -106,7 +129,7 @@ def check_count(name: str, value: object) -> None:
 
 
 def check_seed(seed: object) -> None:
-    """Check a seed. Raises: TypeError, ValueError."""
+    """Check that a seed is a whole number from 0. Raises: TypeError, ValueError."""
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise TypeError(f"a seed is a whole number, and not {seed!r}")
     if seed < 0:
@@ -114,25 +137,29 @@ def check_seed(seed: object) -> None:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Return whether an error of the main code fails the run: ``sys.exit()`` does not, nor does a Ctrl-C."""
-    return error.code not in (None, 0) if isinstance(error, SystemExit) else isinstance(error, Exception)
+    """Return whether an error of the main code fails the run. ``sys.exit(0)`` and Ctrl-C do not fail the run."""
+    if isinstance(error, SystemExit):
+        return error.code not in (None, 0)
+    # Errors of pytest, for example, are no subclasses of Exception.
+    return not isinstance(error, (KeyboardInterrupt, Stopped))
 
 
 @refuse_async_with()
 class Simulation:
-    """Run a block of main code, and all threads that it starts, by a seed.
+    """A run of a ``with`` block in main code, and of all threads that the block starts. A seed controls the run.
 
-    ``strategy``: who runs next, an object or its name (``mixed``, ``random``, ``pct:3``, ``fifo``). ``preempt``:
-    ``"lines"`` or ``"instructions"`` of the program: threads are also switched between them. ``modules``: installed
-    packages that count as the program's. ``allow``: kinds of real calls that are let through. ``max_events``
-    (also: points without an event), ``max_seconds`` (of the virtual clock): the run fails beyond them.
-    ``stalls``: the sum of the virtual seconds for which threads stand still between lines. ``tasks``: the strategy
-    also orders the ready tasks of asyncio loops. ``switches``: a schedule to replay instead. ``faults``: of the
-    ``network``, as data or the path of a TOML file. ``only_faults``: the numbers of the faults that happen, from a
-    report.
-    The block ends once all threads but daemons have ended. Coroutines that are still suspended are closed. An error
-    of any thread ends the run, and is raised with the report as its note. Raises: TypeError, ValueError, PatchError,
-    and what the program raises.
+    ``strategy``: who runs next, a ``Strategy`` or a name (``mixed``, ``random``, ``pct:3``, ``fifo``). ``preempt``:
+    threads are also switched between ``"lines"`` or ``"instructions"`` of the program; None: only where they wait.
+    ``modules``: installed packages that count as parts of the program. ``allow``: the kinds of real calls that are
+    allowed. ``max_events`` and ``max_seconds`` (of the virtual clock): limits beyond which the run fails.
+    ``max_events`` also limits the lines or instructions between two events. ``stalls``: the virtual seconds, in total,
+    for which threads may stand still between lines. ``tasks``: whether the strategy also orders the ready tasks of
+    asyncio loops. ``switches``: a schedule to replay; the strategy is then unused. ``faults``: the faults of the
+    ``network``, as data or as the path of a TOML file. ``only_faults``: the numbers of the faults that happen, as in a
+    report; None: all happen.
+    The block ends once all threads except daemons have ended. Then the coroutines that are still suspended are closed.
+    An error of any thread ends the run. The block raises this error, with the report as a note.
+    Raises: TypeError, ValueError, RuntimeError, PatchError, and the program's error.
 
     >>> import threading, time
     >>> from dhaga.simulation import Simulation
@@ -196,21 +223,24 @@ class Simulation:
 
     @property
     def hash(self) -> str:
-        """The hash of all events so far: equal in each run of the seed."""
+        """The hash of all events so far. Each run of the seed with the same settings has the same hash."""
         return self.run.log.hash
 
     def always(self, invariant: Callable[[], object]) -> None:
-        """Call a function after each event; the run fails once it returns False or raises. It must not park."""
+        """Call a function each time that a thread waits, ends or is preempted, before the next thread runs.
+
+        The run fails if the function returns False or raises an error. The function must not park.
+        """
         self.run.invariants.append(invariant)
 
     def eventually(self, condition: Callable[[], object], within: float) -> None:
         """Wait until a condition holds. The condition is checked at once, then 100 times in ``within`` seconds.
 
-        After faults, for example, the nodes elect a leader, and all replicas agree.
-        Parks: until then (``sleep``). From: a thread of the simulation, main code. Raises: AssertionError after
-        ``within`` seconds of the virtual clock; ValueError; what the condition raises.
+        Example of a condition: the nodes have elected a leader after faults, and all replicas agree.
+        Parks: until the condition holds (``sleep``). From: a thread of the simulation, or main code. Raises:
+        AssertionError after ``within`` seconds of the virtual clock; ValueError; the condition's error.
         """
-        if not is_number(within) or not within > 0:
+        if not is_number(within) or not 0 < within < float("inf"):
             raise ValueError(f"within is a number of seconds above 0, and not {within!r}")
         for _ in range(CHECKS):
             if condition():
@@ -236,7 +266,7 @@ class Simulation:
         return self
 
     def install(self, stack: Undoing, caller: FrameType | None) -> None:
-        """Install the parts of the simulation; the stack removes them."""
+        """Install the parts of the simulation. The calls in ``stack`` remove them again."""
         standard = replaced()
         standard.__enter__()
         stack.callback(standard.__exit__, None, None, None)
@@ -244,9 +274,9 @@ class Simulation:
         if gc.isenabled():
             gc.disable()
             stack.callback(gc.enable)
-        selector = SimulatedSelector(self.clock)
+        self.selector = selector = SimulatedSelector(self.clock)
         selector.run = self.run
-        selector.has_outside = bool(self.unsimulated.allowed & {"network", "processes", "threads"})
+        selector.has_outside = bool(self.unsimulated.allowed & {"network", "processes", "threads", "signals"})
         self.scheduler = new_virtual_scheduler(
             selector,
             lambda: SimulatedQueue(self.run),
@@ -256,6 +286,7 @@ class Simulation:
         self.run.begin(self.scheduler)
         self.network.begin(self.run, self.scheduler)
         self.run.next_moment = self.network.next_moment
+        self.run.name_of_fd = self.network.name_of_fd
         install_network(self.network, stack)
         self.disks.begin(self.run, self.scheduler)
         install_disks(self.disks, stack)
@@ -263,7 +294,11 @@ class Simulation:
             self.faults.apply(self.network, self.only_faults)
         stack.set(threading, "excepthook", self.on_thread_error)
         stack.set(sys.modules[__package__.partition(".")[0]], "excepthook", self.on_thread_error)
+        self.unraisablehook = sys.unraisablehook
+        stack.set(sys, "unraisablehook", self.on_unraisable)
         stack.set(outside, "pool_thread", threads_of(self.run, self.draws.schedule))
+        # After a number of polls, a poll yields. Polls before the run must not change the run, so their count is reset.
+        stack.callback(immediate.begin_again, immediate.begin_again())
         self.loops.watch(stack)
         install_draws(self.draws, stack)
         self.unsimulated.install(stack)
@@ -276,7 +311,7 @@ class Simulation:
             stack.callback(self.points.end)
 
     def abandon(self) -> None:
-        """Cancel the threads that are left, and close their coroutines and the scheduler."""
+        """Cancel the remaining threads. Close the suspended coroutines and the scheduler."""
         main: Any = self.scheduler.main_waiter
         for error in [*main.pending_errors]:
             if isinstance(error, Stopped):
@@ -292,16 +327,21 @@ class Simulation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None:
-                error = self.finish()
-            failure = self.failure_of(error)
+            # The interpreter also waits for the threads after sys.exit(0).
+            ends = error is None or (isinstance(error, SystemExit) and not is_failure(error))
+            own = (self.finish() if ends else None) or error
+            failure = self.failure_of(own)
         finally:
             self.end.close()
         if failure is not None:
-            self.raise_failure(failure, error)
+            failure.error.add_note(report_of(self, failure))
+            own = failure.error
+        if own is not None and own is not error:
+            raise own from None
 
     def finish(self) -> BaseException | None:
-        """Wait until all threads but daemons have ended. Returns: the error that ends the run before."""
+        """Wait until all threads except daemons have ended. Returns: the error that ends this wait early, or None."""
+        self.selector.hosts_awaited = self.network.hosts.with_threads
         try:
             while rest := [dhaga for dhaga in self.scheduler.in_order() if not dhaga.daemon]:
                 rest[0].join()
@@ -312,23 +352,24 @@ class Simulation:
         return None
 
     def failure_of(self, error: BaseException | None) -> Failure | None:
-        """Return why the run failed: an error in a thread or in the main code."""
+        """Return the failure of the run, an error in a thread or in the main code; None if the run passed."""
         if self.run.failure is None and error is not None and is_failure(error):
             self.run.fail(error)
         return self.run.failure
 
-    def raise_failure(self, failure: Failure, error: BaseException | None) -> None:
-        """Raise the error of a failure, with the report as its note."""
-        failure.error.add_note(report_of(self, failure))
-        if failure.error is not error:
-            raise failure.error from None
-
     # ---- hooks
 
     def on_thread_error(self, args: Any) -> None:
-        """Fail by the error of a thread. Source: ``threading.excepthook``."""
-        if args.exc_value is not None:
+        """Fail the run because of a thread's error. Source: ``threading.excepthook``, which ignores SystemExit."""
+        if args.exc_value is not None and args.exc_type is not SystemExit:
             self.run.fail(args.exc_value)
+
+    def on_unraisable(self, args: Any) -> None:
+        """Fail the run because of an error of ``_thread.start_new_thread``. Source: ``sys.unraisablehook``."""
+        if args.exc_value is not None and (args.err_msg or "").startswith(STARTED_BY):
+            self.run.fail(args.exc_value)
+        else:
+            self.unraisablehook(args)
 
 
 def current() -> Simulation:

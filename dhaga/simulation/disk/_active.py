@@ -1,4 +1,4 @@
-"""The disks of the simulation that runs in this process, and the errors of calls that they cannot simulate."""
+"""The disks of the simulation that runs in this process, and the error for calls that the disks cannot simulate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def disks_of_caller() -> Disks | None:
-    """Return the disks, in the OS thread of their simulation and once there is one; None elsewhere."""
+    """Return the disks of the caller's simulation; None outside a simulation, or before its first disk."""
     simulation = here()
     return simulation.disks if simulation is not None and simulation.disks.folder else None
 

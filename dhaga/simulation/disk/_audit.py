@@ -1,6 +1,6 @@
-"""Calls that go round the simulation's own functions to a file of a disk: they raise NotSimulated.
+"""Calls that reach a file of a disk without the simulation's functions: they raise NotSimulated.
 
-Found by an audit hook, which sees such a call wherever it comes from, C code included.
+An audit hook finds these calls. It sees each use of the audited functions of Python, from Python code or from C code.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PATHS = {
     "os.truncate": 0,
     "sqlite3.connect": 0,
 }
-"""The events with a path, and its place among their arguments."""
+"""The audit events with a path, each with the index of the path among its arguments."""
 
 hooked = False
 
 
 def watch() -> None:
-    """Install the hook, which stays for good and does nothing without a simulation."""
+    """Install the audit hook. It stays until the process ends, and does nothing outside a simulation."""
     global hooked
     if not hooked:
         hooked = True

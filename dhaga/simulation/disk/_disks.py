@@ -1,7 +1,8 @@
-"""``Disks``: the disks of one simulation, by hosts, and the files of disks by paths and fds."""
+"""``Disks``: the disks of one simulation, by host, and their files, by path and by fd."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from ._inodes import Directory, File, Inode
 from ._real import own_calls, real, remove_below
 
 if TYPE_CHECKING:
+    from .._schedule.events import Shown
     from ..network import Network
 
 Key = tuple[int, int]
@@ -24,13 +26,16 @@ Key = tuple[int, int]
 
 
 MEMORY = "/dev/shm"
-"""Files in memory: a kill makes all directories anew, and ext4 took 4.8 ms to remove one, tmpfs 4 µs."""
+"""A file system in memory. Each kill removes directories: a removal took 4.8 ms on ext4, and 4 µs in memory."""
 
 ENOUGH_MEMORY = 1 << 30
 
+FOLDER_FD = 900
+"""The lowest number for the fd of the folder: usually free, and below the usual limit of 1024 fds."""
+
 
 def parent_of_folders() -> str:
-    """Return where the folders are made: in TMPDIR if it is set, else in memory if there is enough, else in /tmp."""
+    """Return the parent of the disks' folders: TMPDIR if set, else memory if large enough, else usually /tmp."""
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
         space = os.statvfs(MEMORY)
         if space.f_bavail * space.f_frsize >= ENOUGH_MEMORY:
@@ -39,7 +44,7 @@ def parent_of_folders() -> str:
 
 
 def remove_folders_of(pid: int) -> None:
-    """Remove the folders of a simulation whose process was killed."""
+    """Remove the folders that the simulations of an ended process have left."""
     for folder in Path(parent_of_folders()).glob(f"{prefix_of(pid)}*"):
         remove_below(str(folder))
         real.rmdir(folder)
@@ -49,12 +54,31 @@ def prefix_of(pid: int) -> str:
     return f"dhaga-{pid:07}-"
 
 
+def open_folder(folder: str) -> int:
+    """Return an fd of the folder. Its number is the same in each run, unless few fds are allowed."""
+    fd = real.open(folder, real.O_RDONLY | real.O_DIRECTORY | real.O_CLOEXEC)
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FOLDER_FD)
+    except OSError:  # RLIMIT_NOFILE is lower
+        return real.dup(fd)  # type: ignore[no-any-return]
+    finally:
+        real.close(fd)
+
+
 class Place(NamedTuple):
-    """A name in a directory of a disk; the entry need not exist."""
+    """A directory of a disk and a name in it. The directory need not have an entry of this name.
+
+    ``real_path``: the path for real calls. It ends with "/" if the program's path does, and then names a directory.
+    """
 
     directory: Directory
     name: str
     real_path: str
+
+    @property
+    def parent(self) -> str:
+        """The path of the directory."""
+        return self.real_path.rstrip("/").rpartition("/")[0]
 
     @property
     def disk(self) -> Disk:
@@ -62,12 +86,16 @@ class Place(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The path below the root."""
+        """The path below the root of the disk."""
         return f"{self.directory.name.rstrip('/')}/{self.name}"
 
 
 class Disks(Part):
-    """The disks of the hosts of a network. ``folder``: the temporary directory of all, from the first disk on."""
+    """All disks of a network. ``folder``: their temporary directory; "" without a directory.
+
+    The program finds it as ``prefix``, a path through an fd of this process. So the paths of files are the same in each
+    run: the name of the directory differs, and with it the hashes of paths, and the order of a set of paths.
+    """
 
     name = "the disk"
     draws = "disks"
@@ -79,7 +107,8 @@ class Disks(Part):
         self.by_key: dict[Key, Inode] = {}
         self.folder = ""
         self.prefix = ""
-        # By hosts, to be closed by a kill: raw files, and fds with the inodes that they had.
+        self.folder_fd = -1
+        # What a kill closes, by host: the host's raw files, and its fds with the inodes on which they were opened.
         self.open_files: dict[str, WeakSet[Any]] = {}
         self.open_fds: dict[str, dict[int, Key]] = {}
 
@@ -89,36 +118,37 @@ class Disks(Part):
     # ---- begin and end
 
     def at(self, time: float, call: Callable[..., object]) -> None:
-        """Make a call at a time of the virtual clock."""
+        """Schedule a call at a time of the virtual clock."""
         self.network.at(time, call)
 
     def host_of_caller(self) -> str:
         return self.network.hosts.of_caller().name
 
     def end(self) -> None:
-        """Remove the directories."""
+        """Remove the directories of all disks."""
         if self.folder:
             with own_calls():
                 remove_below(self.folder)
                 real.rmdir(self.folder)
+                real.close(self.folder_fd)
         self.by_key.clear()
         self.by_host.clear()
         self.folder = ""
 
     def of(self, host: str) -> Disk:
-        """Return the disk of a host, which is made when it is first asked for."""
+        """Return the disk of a host. The first call for a host makes its disk."""
         disk = self.by_host.get(host)
         if disk is None:
             with own_calls():
                 if not self.folder:
                     self.make_folder()
-                path = f"{self.folder}/{host.replace('/', '_')}"
+                path = f"{self.prefix}{host.replace('/', '_')}"
                 real.mkdir(path, 0o755)
                 disk = self.by_host[host] = Disk(self, host, Path(path))
         return disk
 
     def make_folder(self) -> None:
-        """Make the folder of all disks. Its name has the same length in each run."""
+        """Make the folder of all disks."""
         parent = parent_of_folders()
         for number in count():
             folder = f"{parent}/{prefix_of(os.getpid())}{number:03}"
@@ -126,43 +156,48 @@ class Disks(Part):
                 real.mkdir(folder, 0o700)
             except FileExistsError:
                 continue
-            self.folder, self.prefix = folder, f"{folder}/"
+            self.folder, self.folder_fd = folder, open_folder(folder)
+            self.prefix = f"/proc/self/fd/{self.folder_fd}/"
             return
+
+    def shown(self, path: str) -> str:
+        """Return a path with the prefix, if it names the folder's own place in the file system."""
+        return self.prefix + path[len(self.folder) + 1 :] if path.startswith(f"{self.folder}/") else path
 
     # ---- events and time
 
-    def note(self, what: str) -> None:
-        """Add what the running member does to the events."""
+    def note(self, what: str, shown: Shown | None = None) -> None:
+        """Add an action of the running dhaga or main code to the events. ``shown``: the action's text in reports."""
         run = self.run
         self.network.note_activity()
         if run.failure is None and not run.over:
-            run.log.add(self.clock.now, run.running.number, what, shown=run.with_line(what))
+            run.log.add(self.clock.now, run.running.number, what, shown=run.with_line(shown or what))
 
     def pause(self, seconds: float, reason: str) -> None:
-        """Wait in the caller, if it can."""
+        """Wait for ``seconds`` seconds of virtual time if the caller can wait."""
         if not self.run.over:
             pause_caller(self.scheduler, seconds, reason)
 
     # ---- inodes
 
     def register(self, status: Any, inode: Inode) -> None:
-        """Register the inode behind a real one."""
+        """Register the simulated inode of a real inode, by the status of the real inode."""
         self.by_key[status.st_dev, status.st_ino] = inode
 
     def at_status(self, status: Any) -> Inode | None:
         return self.by_key.get((status.st_dev, status.st_ino))
 
     def release(self, status: Any) -> None:
-        """Remove a real inode whose last name goes: its number may be given to another file."""
+        """Discard a real inode if its last name is removed: the system can reuse the inode's number for a new file."""
         if status.st_nlink <= 1 or status.st_mode & 0o170000 == 0o040000:
             self.by_key.pop((status.st_dev, status.st_ino), None)
 
     def forget(self, disk: Disk) -> None:
-        """Remove all real inodes of a disk."""
+        """Discard all real inodes of a disk."""
         self.by_key = {key: inode for key, inode in self.by_key.items() if inode.disk is not disk}
 
     def behind_fd(self, fd: int) -> Inode | None:
-        """Return what an fd is open on, if it is of a disk."""
+        """Return the simulated inode on which an fd is open, or None if the fd is open on no disk."""
         if not self.by_key:
             return None
         try:
@@ -175,7 +210,7 @@ class Disks(Part):
         return inode if isinstance(inode, File) else None
 
     def place_of(self, path: Any, dir_fd: int | None = None) -> Place | None:
-        """Return the place that a path means, if it is of a disk."""
+        """Return the place of a path on a disk, or None if the path is on no disk."""
         if not self.prefix:
             return None
         try:
@@ -189,18 +224,18 @@ class Disks(Part):
             except OSError:
                 return None
         if "/.." in path or "//" in path or "/./" in path:
-            path = os.path.normpath(path)
-        path = path.rstrip("/")
+            path = os.path.normpath(path) + "/" * path.endswith("/")
+        path = self.shown(path)
         if not path.startswith(self.prefix):
             return None
-        head, name = path.rsplit("/", 1)
+        head, name = path.rstrip("/").rsplit("/", 1)
         try:
             directory = self.at_status(real.stat(head))
         except OSError:
             return None
         return Place(directory, name, path) if isinstance(directory, Directory) else None
 
-    # ---- what a host has open
+    # ---- the open files of a host
 
     def note_open(self, fd: int) -> None:
         status = real.fstat(fd)
@@ -214,7 +249,7 @@ class Disks(Part):
         self.open_files.setdefault(self.host_of_caller(), WeakSet()).add(file)
 
     def kill(self, host: str, unsynced: str) -> None:
-        """Close what a host has open, and replace its disk by what survives."""
+        """Close the open files of a host, and replace the contents of its disk with those that survive."""
         with own_calls():
             for file in list(self.open_files.pop(host, ())):
                 file.abandon()

@@ -1,7 +1,7 @@
-"""File objects over the files of a disk: the built-in ``open``, and ``dhaga.open``.
+"""File objects for the files of a disk, as the built-in ``open`` and ``dhaga.open`` return them.
 
-The compiled ``FileIO`` makes its system calls by itself. So these files have a raw file of a class of ours, below the
-standard library's own buffers and text.
+The compiled ``FileIO`` makes its system calls in C, where the simulation does not see them. So the raw file is a
+``DiskFile``. The layers above it, for buffers and text, are the standard library's.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ standard_open = outside.open_file
 
 
 def open_as_file(path: Any, flags: int) -> int:
-    """Open a file with the mode that a new one gets from ``open``."""
+    """Open a file. A new file gets the mode of ``open()``: 0o666 without the bits of the umask."""
     return open_fd(path, flags, 0o666)
 
 
 class DiskFile(FileIO):
-    """The raw file over an fd, which may be of a disk."""
+    """The raw file on an fd. The file can be on a disk or elsewhere."""
 
     def __init__(self, file: Any, mode: str = "r", closefd: bool = True, opener: Any = None) -> None:
         if opener is None and not isinstance(file, int) and place_of(file) is not None:
@@ -41,18 +41,18 @@ class DiskFile(FileIO):
 
     @property
     def disk_file(self) -> File | None:
-        """The file of a disk behind it."""
+        """The simulated file on which the fd is open, or None."""
         return file_behind(self.fileno())
 
     def write(self, data: Any, /) -> Any:
-        """Write. Source: ``io.FileIO.write``."""
+        """Write bytes. Source: ``io.FileIO.write``."""
         file = self.disk_file
         if file is None or not self.writable():
             return super().write(data)
         return write_at(file, self.fileno(), octets(data))
 
     def truncate(self, size: int | None = None, /) -> int:
-        """Set the size, by default to the position. Source: ``io.FileIO.truncate``."""
+        """Set the size of the file, by default to the position. Source: ``io.FileIO.truncate``."""
         file = self.disk_file
         if file is None or not self.writable():
             return super().truncate(size)
@@ -66,12 +66,12 @@ class DiskFile(FileIO):
             file.disk.check("read", file.name)
 
     def read(self, size: int | None = -1, /) -> Any:
-        """Read. Source: ``io.FileIO.read``."""
+        """Read bytes. Source: ``io.FileIO.read``."""
         self.check_read()
         return super().read(-1 if size is None else size)
 
     def readall(self) -> Any:
-        """Read to the end. Source: ``io.FileIO.readall``."""
+        """Read to the end of the file. Source: ``io.FileIO.readall``."""
         self.check_read()
         return super().readall()
 
@@ -81,16 +81,17 @@ class DiskFile(FileIO):
         return super().readinto(buffer)
 
     def abandon(self) -> None:
-        """Close the file: its program is dead."""
+        """Close the file because the host of its program was killed."""
         FileIO.close(self)
 
 
 def stack_layers(
     raw: DiskFile, mode: str, buffering: int, encoding: str | None, errors: str | None, newline: str | None
 ) -> Any:
-    """Return the file object for this mode. Source: ``io.open``.
+    """Return the file object for this mode on a raw file. Source: ``io.open``.
 
-    Not the one of ``_iowait/offloaded_file.py``: its layers have locks, and its sizes suit hops to a thread.
+    The function in ``_iowait/offloaded_file.py`` does not fit: its layers have locks, and its buffer sizes are chosen
+    for system calls in a worker thread.
     """
     if buffering == 0:
         return raw
@@ -109,7 +110,7 @@ def stack_layers(
 
 
 class Open:
-    """The built-in ``open``. An object, which does not become a method where it is an attribute of a class."""
+    """The simulated built-in ``open``. A program may store it in a class, where a function would become a method."""
 
     __name__ = "open"
     __doc__ = standard_open.__doc__
@@ -138,7 +139,7 @@ class Open:
 
 
 def is_on_disk(file: Any, opener: Any) -> bool:
-    """Return whether a file to open may be of a disk."""
+    """Return whether ``open`` might open a file of a disk."""
     disks = disks_of_caller()
     if disks is None:
         return False
@@ -151,4 +152,4 @@ simulated_open = Open()
 
 
 class OffloadedDiskFile(OffloadedFile, DiskFile):
-    """The raw file of ``dhaga.open``, whose system calls are those of our raw file."""
+    """The raw file of ``dhaga.open``. It makes its system calls as ``DiskFile`` does."""

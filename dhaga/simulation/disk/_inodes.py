@@ -1,7 +1,8 @@
-"""The contents of a disk: files, directories and symbolic links, each as the program sees it and as it is durable.
+"""The contents of a disk: files, directories and symbolic links. All except links have a visible and a durable state.
 
-A file has its durable content, and the writes and changes of size since then, in order. A directory has two tables of
-names. A change of names (``Change``) is all or nothing, also a rename from one directory to another.
+The program sees the visible state. A file has its durable content, and the later writes and changes of size in order.
+A directory has a table of names for each state. A change of names (``Change``) becomes durable completely or not at
+all, even a rename from one directory to another.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Write(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """A change of a file's size: the bytes beyond it are gone, new ones are zeros."""
+    """A change of a file's size: the bytes beyond the new size are removed, and added bytes are zeros."""
 
     size: int
 
@@ -34,7 +35,7 @@ Step = Write | Resize
 
 
 def apply(content: bytearray, step: Step) -> None:
-    """Apply a write or a change of size to a content."""
+    """Apply a write or a change of size to the content of a file."""
     if isinstance(step, Resize):
         resize(content, step.size)
     else:
@@ -48,9 +49,9 @@ def resize(content: bytearray, size: int) -> None:
 
 
 class Inode:
-    """Base of files, directories and links. ``name``: the last path below the root, for the events.
+    """The base class of files, directories and links. ``name``: the latest path below the root, for the events.
 
-    ``mode`` and ``changed_at`` (in ns) are durable at once: as the program sees them before a kill.
+    ``mode`` and ``changed_at`` (in ns) are durable at once: a kill keeps them as the program saw them last.
     """
 
     def __init__(self, disk: Disk, name: str, mode: int) -> None:
@@ -64,9 +65,10 @@ class Inode:
 
 
 class File(Inode):
-    """A file. ``steps``: those that are not durable; ``committed``: the number of those that were once.
+    """A file. A step is a write or a change of size. ``steps``: the steps that are not durable.
 
-    ``has_lost``: whether a failed sync has dropped steps that the program still sees.
+    ``committed``: the number of earlier steps, which syncs have removed from ``steps``. ``has_lost``: whether a failed
+    sync has lost steps that the program still sees.
     """
 
     def __init__(self, disk: Disk, name: str, mode: int, content: bytes = b"") -> None:
@@ -78,7 +80,7 @@ class File(Inode):
         self.has_lost = False
 
     def add(self, step: Step) -> None:
-        """Add a step of the program."""
+        """Add a write or a change of size by the program."""
         self.steps.append(step)
         self.size = step.size if isinstance(step, Resize) else max(self.size, step.end)
 
@@ -112,7 +114,7 @@ class Link(Inode):
 
 
 class Directory(Inode):
-    """A directory: the names that the program sees, and the durable ones."""
+    """A directory. ``entries``: the names that the program sees; ``durable``: the durable names."""
 
     def __init__(self, disk: Disk, name: str, mode: int) -> None:
         super().__init__(disk, name, mode)
@@ -121,7 +123,7 @@ class Directory(Inode):
 
 
 class Entry(NamedTuple):
-    """A name of a directory and what it means from now on: an inode, or None if it is removed."""
+    """A new meaning of a name in a directory: an inode, or None if the name is removed."""
 
     directory: Directory
     name: str
@@ -129,7 +131,7 @@ class Entry(NamedTuple):
 
 
 class Change:
-    """Entries that become durable together, or not at all."""
+    """Entries that become durable all together or not at all."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
@@ -159,7 +161,7 @@ def set_entry(entries: dict[str, Inode], name: str, inode: Inode | None) -> None
 
 
 def needed_for(directory: Directory, changes: Sequence[Change]) -> list[Change]:
-    """Return the changes of a directory, and the earlier changes of the names that they use, in order."""
+    """Return the changes of a directory and the earlier changes of the same names, in order."""
     keys: set[tuple[int, str]] = set()
     found = []
     for change in reversed(changes):

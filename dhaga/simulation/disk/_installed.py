@@ -1,4 +1,4 @@
-"""Replaces the functions for files with those of the simulation. Paths and fds of other files get the usual ones."""
+"""The installation of simulated functions for files. For files on no simulated disk, they call the usual functions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from ._files import OffloadedDiskFile, simulated_open, standard_open
 REPLACED = [
     Replacement(os, name, function, getattr(ours, name))
     for name, function in (_writing.FUNCTIONS | _naming.FUNCTIONS).items()
-] + [Replacement(io, "open", simulated_open, replaced) for replaced in (standard_open, ours_open)]
-"""The functions of ``os``, and ``open``."""
+] + [
+    Replacement(os.path, "realpath", _naming.realpath, _naming.standard_realpath),
+    *(Replacement(io, "open", simulated_open, replaced) for replaced in (standard_open, ours_open)),
+]
+"""The replacements of functions of ``os`` and ``os.path``, and of ``open``."""
 
 SUPPORTING = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
 
 
 def install_disks(disks: Disks, undoing: Undoing) -> None:
-    """Use disks until the calls of ``undoing`` are made."""
+    """Install the functions for ``disks`` until the calls of ``undoing`` are made."""
     undoing.callback(disks.end)
     undoing.set(builtins, "open", simulated_open)
     undoing.set(sys.modules["_io"], "open", simulated_open)

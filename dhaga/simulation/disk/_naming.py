@@ -1,4 +1,4 @@
-"""Names of the files of a disk: opening, making, renaming, removing, listing. Other paths get the usual functions."""
+"""Functions of ``os`` for names on a disk: open, make, rename, remove, list. Other paths get the usual functions."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ NOT_SIMULATED = {
     "O_DIRECT": getattr(os, "O_DIRECT", 0),
     "O_TMPFILE": getattr(os, "O_TMPFILE", 0) & ~getattr(os, "O_DIRECTORY", 0),
 }
-"""Flags of ``os.open`` that are refused: they go round the cache of the operating system, or make no name."""
+"""Refused flags of ``os.open``. O_DIRECT bypasses the system's cache, and O_TMPFILE makes a file without a name."""
+
+EXCLUSIVE = os.O_CREAT | os.O_EXCL
+"""With both flags, ``os.open`` does not follow a symbolic link, because a link is a file that already exists."""
 
 MOST_LINKS = 40
 
 
 def place_of(path: Any, dir_fd: int | None = None) -> Place | None:
-    """Return the place that a path means to the caller, if it is of a disk."""
+    """Return the place of a path on a disk of the caller's simulation, or None for any other path."""
     disks = disks_of_caller()
     return None if disks is None or isinstance(path, int) else disks.place_of(path, dir_fd)
 
 
 def status_of(path: str, follow: bool = False) -> Any:
-    """Return the status of a path; None if there is nothing."""
+    """Return the status of a path, or None if the path does not exist."""
     try:
         return real.stat(path) if follow else real.lstat(path)
     except OSError:
@@ -43,7 +46,7 @@ def at(status: Any, disks: Disks) -> Inode | None:
 
 
 def behind_links(disks: Disks, place: Place) -> Place | None:
-    """Return the place that symbolic links lead to; None outside the disks."""
+    """Return the place to which symbolic links lead, or None if they lead outside the disks."""
     found: Place | None = place
     for _ in range(MOST_LINKS):
         if found is None or not isinstance(link := found.directory.entries.get(found.name), Link):
@@ -62,7 +65,8 @@ def named(place: Place) -> str:
 def open_fd(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
     """Open a file. Source: ``os.open``. Raises: NotSimulated for O_DIRECT and O_TMPFILE."""
     place = place_of(path, dir_fd)
-    if place is not None and not flags & os.O_NOFOLLOW:
+    follows = not flags & os.O_NOFOLLOW and flags & EXCLUSIVE != EXCLUSIVE
+    if place is not None and follows:
         place = behind_links(place.disk.disks, place)
     refuse_flags(path, flags, place)
     if place is not None:
@@ -91,7 +95,7 @@ def open_place(place: Place, flags: int, mode: int) -> int:
         disks.register(status, file)
         place.disk.change(f"creates {named(place)}", Entry(directory, place.name, file))
         stamp(place.disk, fd)
-        stamp(place.disk, os.path.dirname(place.real_path))
+        stamp(place.disk, place.parent)
     elif flags & os.O_TRUNC and isinstance(file, File) and file.size:
         place.disk.step(file, Resize(0))
         stamp(place.disk, fd)
@@ -100,7 +104,7 @@ def open_place(place: Place, flags: int, mode: int) -> int:
 
 
 def check_room(place: Place) -> None:
-    """Raise ENOSPC if not even a name fits."""
+    """Raise ENOSPC if the disk is full, or EIO if writes fail, before a name is made."""
     place.disk.check("write", place.shown)
     place.disk.room_for(1)
 
@@ -150,12 +154,12 @@ def truncate(path: Any, length: int) -> None:
 
 
 def rename(src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
-    """Rename. Source: ``os.rename``. Raises: OSError (EXDEV) between a disk and another one."""
+    """Rename a file or directory. Source: ``os.rename``. Raises: OSError (EXDEV) for a move into or out of a disk."""
     move(src, dst, src_dir_fd, dst_dir_fd, real.rename)
 
 
 def replace(src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
-    """Rename. Source: ``os.replace``. Raises: OSError (EXDEV) between a disk and another one."""
+    """Rename a file or directory. Source: ``os.replace``. Raises: OSError (EXDEV) for a move into or out of a disk."""
     move(src, dst, src_dir_fd, dst_dir_fd, real.replace)
 
 
@@ -165,7 +169,7 @@ def move(src: Any, dst: Any, src_dir_fd: int | None, dst_dir_fd: int | None, cal
         if there is None and here is None:
             call(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
             return
-        there, here = both(there, here, src, dst)
+        there, here = both(there, here, (src, src_dir_fd), (dst, dst_dir_fd))
         moved, former = status_of(there.real_path), status_of(here.real_path)
         call(there.real_path, here.real_path)
     disks = there.disk.disks
@@ -178,7 +182,7 @@ def move(src: Any, dst: Any, src_dir_fd: int | None, dst_dir_fd: int | None, cal
     entries = Entry(there.directory, there.name, None), Entry(here.directory, here.name, inode)
     there.disk.change(f"renames {named(there)} to {here.shown}", *entries)
     for place in (there, here):
-        stamp(place.disk, os.path.dirname(place.real_path))
+        stamp(place.disk, place.parent)
 
 
 def rename_below(inode: Inode, name: str) -> None:
@@ -188,11 +192,22 @@ def rename_below(inode: Inode, name: str) -> None:
             rename_below(below, f"{name}/{entry}")
 
 
-def both(there: Place | None, here: Place | None, src: Any, dst: Any) -> tuple[Place, Place]:
-    """Return both places, which must be on one disk. Raises: OSError (EXDEV)."""
-    if there is None or here is None or there.disk is not here.disk:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), src, None, dst)
-    return there, here
+def both(there: Place | None, here: Place | None, *paths: tuple[Any, int | None]) -> tuple[Place, Place]:
+    """Return both places, which must be on one disk. ``paths``: the paths of both, each with its ``dir_fd``.
+
+    Raises: OSError (ENOENT, ENOTDIR) if the directory of a path does not exist, otherwise EXDEV.
+    """
+    if there is not None and here is not None and there.disk is here.disk:
+        return there, here
+    error = errno.EXDEV
+    try:
+        for path, dir_fd in paths:
+            text = os.fsdecode(path)
+            # The path ends with "/.", because it must name a directory.
+            real.stat(text and os.path.join(os.path.dirname(text.rstrip("/")), "."), dir_fd=dir_fd)
+    except OSError as found:
+        error = found.errno or error
+    raise OSError(error, os.strerror(error), os.fspath(paths[0][0]), None, os.fspath(paths[1][0]))
 
 
 def link(
@@ -203,7 +218,7 @@ def link(
     dst_dir_fd: int | None = None,
     follow_symlinks: bool = True,
 ) -> None:
-    """Give a file another name. Source: ``os.link``."""
+    """Make another name for a file. Source: ``os.link``."""
     there, here = place_of(src, src_dir_fd), place_of(dst, dst_dir_fd)
     if there is not None and follow_symlinks:
         there = behind_links(there.disk.disks, there)
@@ -211,7 +226,7 @@ def link(
         if there is None and here is None:
             real.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
             return
-        there, here = both(there, here, src, dst)
+        there, here = both(there, here, (src, src_dir_fd), (dst, dst_dir_fd))
         check_room(here)
         real.link(there.real_path, here.real_path, follow_symlinks=False)
     inode = there.directory.entries[there.name]
@@ -248,7 +263,7 @@ def mkdir(path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
 def add(place: Place, inode: Inode, what: str) -> None:
     place.disk.disks.register(real.lstat(place.real_path), inode)
     place.disk.change(f"{what} {named(place)}", Entry(place.directory, place.name, inode))
-    stamp(place.disk, os.path.dirname(place.real_path))
+    stamp(place.disk, place.parent)
 
 
 def unlink(path: Any, *, dir_fd: int | None = None) -> None:
@@ -276,11 +291,11 @@ def take_away(path: Any, dir_fd: int | None, call: Callable[..., None]) -> None:
         call(place.real_path)
     place.disk.disks.release(status)
     place.disk.change(f"removes {named(place)}", Entry(place.directory, place.name, None))
-    stamp(place.disk, os.path.dirname(place.real_path))
+    stamp(place.disk, place.parent)
 
 
 def refusing(name: str) -> Callable[..., Any]:
-    """Return a function that is refused on a disk."""
+    """Return a replacement for a function of ``os``. The replacement raises NotSimulated for paths on a disk."""
     usual: Callable[..., Any] = getattr(os, name)
 
     def make(path: Any, *arguments: Any, dir_fd: int | None = None, **options: Any) -> Any:
@@ -293,11 +308,11 @@ def refusing(name: str) -> Callable[..., Any]:
     return make
 
 
-# ---- listing: in an order that the seed draws: none is promised
+# ---- listing, in an order that the seed draws, because the operating system promises no order
 
 
 class Entries:
-    """The entries of a directory, as ``os.scandir`` returns them."""
+    """An iterator of the entries of a directory. Source: the iterator of ``os.scandir``."""
 
     def __init__(self, entries: list[Any]) -> None:
         self.left = iter(entries)
@@ -309,7 +324,7 @@ class Entries:
         return next(self.left)
 
     def close(self) -> None:
-        """Yield no more."""
+        """End the iteration."""
         self.left = iter(())
 
     def __enter__(self) -> Self:
@@ -320,7 +335,7 @@ class Entries:
 
 
 def directory_of(path: Any) -> Directory | None:
-    """Return the directory of a disk that a path or an fd means."""
+    """Return the directory at a path or behind an fd, if it is on a disk; otherwise None."""
     disks = disks_of_caller()
     if disks is None:
         return None
@@ -353,11 +368,40 @@ def scandir(path: Any = None) -> Any:
     return Entries(entries)
 
 
+# ---- paths that the operating system returns: with the name that the program knows
+
+
+def known_path(path: Any) -> Any:
+    """Return a path, given as text or bytes, with the prefix that the disks have in each run."""
+    disks = disks_of_caller()
+    if disks is None:
+        return path
+    return os.fsencode(disks.shown(os.fsdecode(path))) if isinstance(path, bytes) else disks.shown(path)
+
+
+def getcwd() -> str:
+    """Return the working directory. Source: ``os.getcwd``."""
+    return known_path(real.getcwd())  # type: ignore[no-any-return]
+
+
+def getcwdb() -> bytes:
+    """Return the working directory as bytes. Source: ``os.getcwdb``."""
+    return known_path(real.getcwdb())  # type: ignore[no-any-return]
+
+
+standard_realpath: Callable[..., Any] = os.path.realpath
+
+
+def realpath(filename: Any, **options: Any) -> Any:
+    """Return a path without symbolic links. Source: ``os.path.realpath``."""
+    return known_path(standard_realpath(filename, **options))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         *(dup, dup2, close, truncate, rename, replace, link, symlink, mkdir, unlink, remove, rmdir, listdir, scandir),
-        *(refusing("mkfifo"), refusing("mknod")),
+        *(refusing("mkfifo"), refusing("mknod"), getcwd, getcwdb),
     )
 } | {"open": open_fd}
-"""The functions of ``os`` by their names."""
+"""The replacements for functions of ``os``, by the names of the functions."""

@@ -1,4 +1,4 @@
-"""The real calls of the operating system, below every patch: the disks of a simulation are real directories."""
+"""The real calls of the operating system, which no patch replaces, for the directories of disks and for other files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from ..._kernel.context_manager import contextmanager
 
 real: Any = posix
-"""The module of C functions that ``os`` has its own from."""
+"""The C module from which ``os`` takes its functions."""
 
 depth = 0
-"""The number of blocks with the simulation's own calls that are under way."""
+"""The number of ``own_calls()`` blocks that are being executed."""
 
 
 @contextmanager
 def own_calls() -> Iterator[None]:
-    """Mark the calls of the block as the simulation's own, which pass the audit."""
+    """Mark the calls in the block as calls of the simulation itself. The audit hook accepts them."""
     global depth
     depth += 1
     try:
@@ -44,7 +44,7 @@ def write_all(fd: int, data: Any) -> None:
 
 
 def remove_below(path: str) -> None:
-    """Remove the contents of a directory."""
+    """Remove everything in a directory, without the directory itself."""
     for name in real.listdir(path):
         below = f"{path}/{name}"
         if real.lstat(below).st_mode & 0o170000 == 0o040000:

@@ -1,7 +1,8 @@
 """The survival of unsynced writes and names at a kill, drawn from the seed.
 
-POSIX promises nothing about them. Disks and file systems write them at any time, in any order, and a write may be cut.
-But a sector is whole, the old one or a new one; and a change of names is whole.
+POSIX promises nothing about them. Disks and file systems write them at any time and in any order. A write can be cut:
+after a drawn byte, or by a loss of some of its sectors. In the second case each sector is completely old or completely
+new. A change of names survives completely or not at all.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from ._inodes import Change, File, Resize, Write, apply, resize
 
 DRAWN, LOST, KEPT = "drawn", "lost", "kept"
 CHOICES = (DRAWN, LOST, KEPT)
-"""The choices for unsynced writes."""
+"""The choices that a kill has for unsynced writes."""
 
 PREFIX, SCATTERED = "prefix", "scattered"
-"""Survive in order up to a drawn point, or each by itself."""
+"""Ways to survive: in order up to a drawn point, or each sector and each name by a draw of its own."""
 
 WAYS = (LOST, KEPT, PREFIX, SCATTERED)
 
@@ -28,12 +29,13 @@ def check_unsynced(unsynced: object) -> None:
 
 
 class Survival:
-    """The draws of one kill. ``sector``: bytes that are written as a whole."""
+    """The draws of one kill. ``sector``: the number of bytes of a sector."""
 
     def __init__(self, draw: random.Random, sector: int, unsynced: str = DRAWN) -> None:
         self.draw = draw
         self.sector = sector
-        # One way for all is as likely as one drawn for each file: a power cut may come before any write, or after all.
+        # Two of three kills draw one way for all files and names, because a power cut can come before all writes or
+        # after them. The other kills draw a way for each file, and one for the names.
         self.way = draw.choice((*WAYS, DRAWN, DRAWN)) if unsynced == DRAWN else unsynced
         self.share = draw.random()
 
@@ -43,7 +45,7 @@ class Survival:
     # ---- contents
 
     def content_of(self, file: File) -> tuple[bytearray, str]:
-        """Return the content of a file that survives, and how."""
+        """Return the surviving content of a file, and the way in which the content survives."""
         way = self.way_of_one()
         if way == LOST:
             return bytearray(file.durable), way
@@ -52,7 +54,10 @@ class Survival:
         return (self.prefix_of(file) if way == PREFIX else self.scattered(file)), way
 
     def prefix_of(self, file: File) -> bytearray:
-        """Return the content after some steps, the last one of them cut: at a sector, or at any byte."""
+        """Return the content after a drawn number of steps and a part of the next write.
+
+        The part ends at the beginning of a sector or at any byte.
+        """
         content = bytearray(file.durable)
         count = self.draw.randrange(len(file.steps) + 1)
         for step in file.steps[:count]:
@@ -67,7 +72,10 @@ class Survival:
         return content
 
     def scattered(self, file: File) -> bytearray:
-        """Return a content of which each sector survives by itself; the size is that after some of the steps."""
+        """Return the content with a drawn selection of the sectors of each write.
+
+        Only the first steps, up to a drawn number, change the size of the file.
+        """
         content = bytearray(file.durable)
         sizes = self.draw.randrange(len(file.steps) + 1)
         old: set[int] = set()
@@ -75,7 +83,7 @@ class Survival:
             grows = number < sizes
             if isinstance(step, Resize):
                 if not grows:
-                    # Later writes are in blocks that the file does not have.
+                    # Later writes go to blocks that the file does not have without this change of size.
                     break
                 resize(content, step.size)
                 continue
@@ -83,7 +91,7 @@ class Survival:
                 resize(content, max(len(content), step.end))
             for piece in self.pieces(step):
                 sector = piece.offset // self.sector
-                # A sector has the bytes of some moment: once one write of it is missing, so are the later ones.
+                # A sector has its bytes of one moment: if one write to the sector is lost, all later ones are lost.
                 if sector in old or self.draw.random() >= self.share:
                     old.add(sector)
                 elif piece.offset < len(content):
@@ -91,7 +99,7 @@ class Survival:
         return content
 
     def pieces(self, write: Write) -> Iterator[Write]:
-        """Yield the parts of a write by sectors."""
+        """Yield the parts of a write, one for each sector."""
         at = write.offset
         while at < write.end:
             end = min(write.end, (at // self.sector + 1) * self.sector)
@@ -101,7 +109,7 @@ class Survival:
     # ---- names
 
     def changes_of(self, changes: Sequence[Change]) -> list[Change]:
-        """Return the changes of names that survive, in order."""
+        """Return the surviving changes of names, in order."""
         way = self.way_of_one()
         if way == LOST:
             return []

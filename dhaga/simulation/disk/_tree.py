@@ -1,4 +1,7 @@
-"""The real directory of a disk: compared with the model before a kill, then made anew from the durable contents."""
+"""The real directory of a disk. A kill of the host rebuilds it from the durable state, unless all writes are kept.
+
+First, the kill checks that the simulation has seen all changes in the directory.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ WAYS_OUT = (
 
 
 def check_tree(disk: Disk) -> None:
-    """Check that the simulation has seen all that the program has written. Raises: NotSimulated."""
+    """Check that the simulation has seen every write of the program. Raises: NotSimulated."""
     with own_calls():
         check_directory(disk, disk.root, str(disk.path))
 
@@ -45,7 +48,7 @@ def unseen(disk: Disk, name: str) -> NotSimulated:
 
 
 def rebuild(disk: Disk) -> None:
-    """Make the directory anew, with the durable contents."""
+    """Replace the contents of the real directory by the durable contents."""
     with own_calls():
         path = str(disk.path)
         remove_below(path)
@@ -54,7 +57,7 @@ def rebuild(disk: Disk) -> None:
 
 
 def fill(disk: Disk, directory: Directory, path: str, made: dict[int, str]) -> None:
-    """Make the entries of a directory. ``made``: the first path of each file: a file may have several names."""
+    """Make the entries of a directory. ``made``: the first path of each file. A file can have several paths."""
     directory.entries = dict(directory.durable)
     for name, inode in sorted(directory.entries.items()):
         place = f"{path}/{name}"

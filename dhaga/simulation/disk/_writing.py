@@ -1,4 +1,4 @@
-"""Writes, changes of size and syncs of the files of a disk, by fd. Other fds get the usual functions of ``os``."""
+"""Functions of ``os`` that write, resize, sync or read files of a disk by fd. Other fds get the usual functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def number_of(fd: Any) -> int:
 
 
 def file_behind(fd: Any) -> File | None:
-    """Return the file of a disk that an fd of the caller is open on."""
+    """Return the file on which an fd is open, or None if the file is not on a simulated disk."""
     disks = disks_of_caller()
     return None if disks is None else disks.file_behind(fd)
 
@@ -37,18 +37,18 @@ def inode_behind(fd: Any) -> Inode | None:
 
 
 def stamp(disk: Disk, where: Any) -> None:
-    """Set the time of a file's last change by the virtual clock."""
+    """Set the times of a file to the time of the virtual clock."""
     real.utime(where, ns=now_of(disk.disks))
 
 
 def now_of(disks: Disks) -> tuple[int, int]:
-    """Return the virtual time for ``os.utime``."""
+    """Return the virtual time twice in ns, as ``os.utime`` expects it."""
     now = round((disks.clock.now + WALL_START) * 1e9)
     return now, now
 
 
 def utime(path: Any, times: Any = None, *, dir_fd: int | None = None, follow_symlinks: bool = True, **ns: Any) -> None:
-    """Set the times of a file, of a disk or not; without ``times``, to the virtual time. Source: ``os.utime``."""
+    """Set the times of a file on a disk or elsewhere, by default to the virtual time. Source: ``os.utime``."""
     disks = disks_of_caller()
     if disks is not None and times is None and not ns:
         ns = {"ns": now_of(disks)}
@@ -62,9 +62,9 @@ def octets(data: Any) -> bytes:
 
 
 def write_at(file: File, fd: int, data: bytes, offset: int | None = None, flags: int = 0) -> int:
-    """Write to a file of a disk, at an offset or at the fd's position. Returns: the number of bytes.
+    """Write to a file of a disk, at an offset or at the fd's position. Returns: the number of bytes written.
 
-    Parks: if the write is synced. Raises: OSError (EIO, ENOSPC, EBADF).
+    Parks: if O_SYNC, O_DSYNC or the flags demand a sync. Raises: OSError (EIO, ENOSPC, EBADF).
     """
     disk = file.disk
     opened = fcntl.fcntl(fd, fcntl.F_GETFL)
@@ -75,11 +75,14 @@ def write_at(file: File, fd: int, data: bytes, offset: int | None = None, flags:
     disk.check("write", file.name)
     growth = at + len(data) - file.size
     if growth > 0 and data:
-        data = data[: len(data) - growth + disk.room_for(growth)]
-    if offset is None:
+        kept = len(data) - growth + disk.room_for(growth)
+        if kept <= 0:  # the hole before the data already fills the disk
+            raise disk.full()
+        data = data[:kept]
+    if offset is None and not flags & APPENDED:
         size = real.write(fd, data)
     else:
-        size = real.pwritev(fd, [data], offset, flags & ~WRITTEN_THROUGH)
+        size = real.pwritev(fd, [data], -1 if offset is None else offset, flags & ~WRITTEN_THROUGH)
     if size:
         disk.step(file, Write(at, data[:size]))
         stamp(disk, fd)
@@ -89,13 +92,13 @@ def write_at(file: File, fd: int, data: bytes, offset: int | None = None, flags:
 
 
 def write(fd: int, data: Any, /) -> int:
-    """Write. Source: ``os.write``."""
+    """Write bytes to an fd. Source: ``os.write``."""
     file = file_behind(fd)
     return ours.write(fd, data) if file is None else write_at(file, fd, octets(data))
 
 
 def writev(fd: int, buffers: Sequence[Any], /) -> int:
-    """Write several buffers. Source: ``os.writev``."""
+    """Write several buffers to an fd. Source: ``os.writev``."""
     file = file_behind(fd)
     return ours.writev(fd, buffers) if file is None else write_at(file, fd, b"".join(map(octets, buffers)))
 
@@ -124,7 +127,7 @@ def at_least_0(offset: int) -> int:
 
 
 def resize(file: File, size: int, change: Callable[[], object], where: Any) -> None:
-    """Change the size of a file by a real call. Raises: OSError (EIO, ENOSPC)."""
+    """Set the size of a file through ``change``, which makes the real call. Raises: OSError (EIO, ENOSPC)."""
     file.disk.check("write", file.name)
     growth = size - file.size
     if growth > 0 and file.disk.room_for(growth) < growth:
@@ -145,7 +148,7 @@ def ftruncate(fd: Any, length: int, /) -> None:
 
 
 def posix_fallocate(fd: int, offset: int, length: int, /) -> None:
-    """Reserve room for a file. Source: ``os.posix_fallocate``."""
+    """Reserve disk space for a file. Source: ``os.posix_fallocate``."""
     file = file_behind(fd)
     if file is None:
         real.posix_fallocate(fd, offset, length)
@@ -158,7 +161,7 @@ def posix_fallocate(fd: int, offset: int, length: int, /) -> None:
 
 
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **options: Any) -> int:
-    """Copy from a file to an fd. Source: ``os.sendfile``."""
+    """Copy bytes from a file to an fd. Source: ``os.sendfile``."""
     file = file_behind(out_fd)
     if file is None:
         return ours.sendfile(out_fd, in_fd, offset, count, *more, **options)
@@ -168,7 +171,7 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any
 def copy_file_range(
     src: int, dst: int, count: int, offset_src: int | None = None, offset_dst: int | None = None
 ) -> int:
-    """Copy from a file to another one. Source: ``os.copy_file_range``."""
+    """Copy bytes from a file to another file. Source: ``os.copy_file_range``."""
     file = file_behind(dst)
     if file is None:
         return real.copy_file_range(src, dst, count, offset_src, offset_dst)  # type: ignore[no-any-return]
@@ -182,7 +185,7 @@ def copy(file: File, src: int, dst: int, count: int, offset_src: int | None, off
 
 
 def splice(src: int, dst: int, count: int, *more: Any, **options: Any) -> int:
-    """Move from a pipe or to one. Source: ``os.splice``. Raises: NotSimulated, to a file of a disk."""
+    """Move bytes from or to a pipe. Source: ``os.splice``. Raises: NotSimulated if the target is a file of a disk."""
     file = file_behind(dst)
     if file is not None:
         raise refused("os.splice()", f"{file.disk.host}:{file.name}", "the bytes do not pass through the program")
@@ -193,7 +196,7 @@ def splice(src: int, dst: int, count: int, *more: Any, **options: Any) -> int:
 
 
 def fsync(fd: Any) -> None:
-    """Make a file, or the names of a directory, durable. Parks: while the disk writes. Source: ``os.fsync``."""
+    """Make a file or the names of a directory durable. Parks: while the disk syncs. Source: ``os.fsync``."""
     inode = inode_behind(fd)
     if inode is None:
         real.fsync(fd)
@@ -202,7 +205,7 @@ def fsync(fd: Any) -> None:
 
 
 def fdatasync(fd: Any) -> None:
-    """Make the data of a file durable. Parks: while the disk writes. Source: ``os.fdatasync``."""
+    """Make the data of a file durable. Parks: while the disk syncs. Source: ``os.fdatasync``."""
     inode = inode_behind(fd)
     if inode is None:
         real.fdatasync(fd)
@@ -211,7 +214,7 @@ def fdatasync(fd: Any) -> None:
 
 
 def sync() -> None:
-    """Make all of the caller's disk durable. Source: ``os.sync``."""
+    """Make the whole disk of the caller's host durable. Parks: while the disk syncs. Source: ``os.sync``."""
     disks = disks_of_caller()
     disk = None if disks is None else disks.by_host.get(disks.host_of_caller())
     if disk is None:
@@ -221,11 +224,11 @@ def sync() -> None:
         disk.sync()
 
 
-# ---- reads, which may fail
+# ---- reads, which can fail
 
 
 def checked(name: str) -> Callable[..., Any]:
-    """Return a function that reads, and fails while reads of the disk do."""
+    """Return a replacement for a read function of ``os``. Reads of files on a disk can fail after ``Disk.fail()``."""
     usual: Callable[..., Any] = getattr(ours, name)
 
     def read(fd: int, *arguments: Any) -> Any:
@@ -246,4 +249,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in WRITES + [fsync, fdatasync, sync, utime, *READS.values()]
     if hasattr(os, function.__name__)
 }
-"""The functions of ``os`` by their names."""
+"""The replacements for functions of ``os``, by the names of the functions."""

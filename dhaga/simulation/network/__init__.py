@@ -1,4 +1,4 @@
-"""The virtual network of a simulation: hosts, names, ports, and the faults of the wires between them."""
+"""The virtual network of a simulation: its hosts, their names and ports, and the faulty wires between hosts."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 """``End``: one socket of the program. Its fd is one end of a real socketpair; the network holds the other end.
 
-So ``recv``, ``send``, ``select``, TLS and C code work on it as ever. The fd may be duplicated, and other objects may be
-made over it: an end is found by the inode of its socket.
+So ``recv``, ``send``, ``select``, TLS and C code work on the fd as on any other fd. The program may duplicate the
+fd, and create further socket objects for it. So an ``End`` is found by the inode of its fd.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import socket as standard
 import struct
@@ -32,14 +31,14 @@ NEW, LISTENING, CONNECTING, ANSWERED, CONNECTED = "new", "listening", "connectin
 FAILED, CLOSED = "failed", "closed"
 
 FILLER = b"." * 65_536
-"""Fills the buffer of a connecting socket, which is not writable until it is connected."""
+"""Bytes that fill the send buffer of a stream. It is not writable before it is connected, so that no send succeeds."""
 
 standard_fstat = os.fstat
 standard_dup = os.dup
 
 
 class End:
-    """One socket. ``number`` counts the sockets of the run; ``fd``: its first number, the program's to close."""
+    """One socket. ``number``: its place in the order of creation. ``fd``: its first fd, which the program closes."""
 
     def __init__(self, number: int, host: Host, family: int, kind: int, proto: int) -> None:
         self.number = number
@@ -47,7 +46,8 @@ class End:
         self.family = family
         self.kind = kind
         self.proto = proto or (standard.IPPROTO_TCP if kind == standard.SOCK_STREAM else standard.IPPROTO_UDP)
-        own, self.wire = socketpair(standard.AF_UNIX, kind)
+        # SOCK_SEQPACKET also keeps datagrams apart, and reports that the program has closed its end.
+        own, self.wire = socketpair(standard.AF_UNIX, kind if self.is_stream else standard.SOCK_SEQPACKET)
         self.wire.setblocking(False)
         self.fd: int = own.detach()
         self.wire_fd: int = self.wire.fileno()
@@ -56,9 +56,12 @@ class End:
         self.inode: int = standard_fstat(self.fd).st_ino
         self.state = NEW
         self.error = 0
-        # Whether the program has shut its sending side down, and whether it has closed the socket.
-        self.ended = self.hung_up = self.broken_off = False
+        # In this order: whether the program has shut down sending, has closed the socket or shut down both directions,
+        # has been shown a reset, has been shown the end of the other end's bytes.
+        self.ended = self.hung_up = self.broken_off = self.at_end = False
         self.local: Address | None = None
+        # The address from the call of bind(); a connect changes ``local``.
+        self.bound_address: str = self.wildcard
         self.remote: Address | None = None
         self.options: dict[tuple[int, int], Any] = {}
         self.outgoing: Wire | None = None
@@ -75,36 +78,68 @@ class End:
 
     @property
     def name(self) -> str:
-        """The host and port, for the events."""
+        """The host and port, as events show them."""
         return f"{self.host.name}:{self.local[1] if self.local else 0}"
 
+    @property
+    def wildcard(self) -> str:
+        """The address of an unbound socket."""
+        return "::" if self.family == standard.AF_INET6 else "0.0.0.0"
+
     def form(self, address: Address | None) -> Any:
-        """Return an address in the form of the socket's family."""
-        host, port = address or ("0.0.0.0", 0)
+        """Return an address as a tuple in the format of the socket's family."""
+        host, port = address or (self.wildcard, 0)
         if self.family != standard.AF_INET6:
             return host, port
-        host = "::" if host == "0.0.0.0" else "::1" if host == "127.0.0.1" else host
         return (host if ":" in host else f"::ffff:{host}"), port, 0, 0
 
     def is_local(self) -> bool:
-        """Return whether the other end is on the same host by the loopback address."""
+        """Return whether the address of the other end is a loopback address."""
         return self.remote is not None and is_loopback(self.remote[0])
 
     @property
     def port(self) -> int:
         return self.local[1] if self.local else 0
 
-    def accepts(self, address: str) -> bool:
-        """Return whether a listener at its own address takes connections to this one."""
-        own = self.local[0] if self.local else "0.0.0.0"
-        return own in ANY or own == address or (is_loopback(own) and is_loopback(address))
+    def covers(self, address: str) -> bool:
+        """Return whether this bound socket gets packets for an address."""
+        return self.local is not None and covers(self.local[0], bool(self.options.get(V6_ONLY)), address)
+
+    def rank_at(self, address: str) -> tuple[bool, bool, bool]:
+        """Return the rank of this socket among those that cover an address. Linux prefers the highest rank."""
+        is_exact = self.local is not None and self.local[0] == address
+        return is_exact, self.remote is not None, self.family == standard.AF_INET
+
+    def near_address(self, address: str) -> str:
+        """Return the address that this socket has for another end at an address."""
+        if self.bound_address not in ANY:
+            return self.bound_address
+        if is_loopback(address):
+            return "::1" if ":" in address else "127.0.0.1"
+        return self.host.address
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection exists no more: after a reset, or after the ends of both directions."""
+        return self.broken_off or (self.ended and self.at_end)
+
+    def is_open(self) -> bool:
+        """Return whether the program has not closed the socket."""
+        with duplicate_of(self) as own:
+            return own is not None
 
     def has_unread(self) -> bool:
-        """Return whether the program has a datagram that it has not read yet."""
+        """Return whether the program's socket contains an unread datagram."""
         return bool(struct.unpack("i", ioctl(self.wire_fd, TIOCOUTQ, bytes(4)))[0])
 
+    def is_closed_by_program(self) -> bool:
+        """Return whether the program has closed the socket or shut down both directions, perhaps unseen by the loop."""
+        poll = originals.poll()
+        poll.register(self.wire_fd, 0)
+        return any(events & originals.select_module.POLLHUP for _, events in poll.poll(0))
+
     def resets_on_close(self) -> bool:
-        """Return whether the program has set SO_LINGER so that to close is to reset."""
+        """Return whether closing the socket resets its connection (SO_LINGER with 0 seconds)."""
         value = self.options.get(LINGER)
         if not isinstance(value, (bytes, bytearray)) or len(value) < 8:
             return False
@@ -124,7 +159,7 @@ class End:
                     pass
 
     def drain(self) -> None:
-        """Make the fd writable again."""
+        """Make the program's fd writable again."""
         try:
             while self.wire.recv(1 << 20):
                 pass
@@ -132,22 +167,25 @@ class End:
             pass
 
     def take_error(self) -> int:
-        """Return the pending errno, and clear it (SO_ERROR)."""
+        """Return the pending errno and clear it (SO_ERROR)."""
         error, self.error = self.error, 0
+        if error and self.state is FAILED:
+            self.fill()
         return error
 
     def break_off(self) -> None:
-        """Show the program a reset: its next read raises ECONNRESET, its next write EPIPE.
+        """Make the program see a reset. Its writes raise EPIPE. A read after the received bytes raises ECONNRESET.
 
-        A Unix socket sees one if its peer is closed before it has read everything.
+        After the end of the received bytes, reads go on to return no bytes, as with Linux.
+        A Unix socket reports a reset if its peer is closed with unread bytes. So a byte is sent to the network's end
+        before that end is closed.
         """
         with duplicate_of(self) as own:
-            if own is not None:
+            if own is not None and not self.at_end:
                 try:
                     own.send(b".", standard.MSG_DONTWAIT)
                 except OSError:
                     pass
-        self.error = errno.ECONNRESET
         self.broken_off = True
         self.close()
 
@@ -183,7 +221,16 @@ def os_error(error: int) -> OSError:
     return OSError(error, os.strerror(error))
 
 
+def covers(own: str, v6_only: bool, address: str) -> bool:
+    """Return whether a socket at ``own`` gets packets for an address. "::" also means IPv4 without IPV6_V6ONLY."""
+    if own == "::":
+        return ":" in address or not v6_only
+    return own == address or (own == "0.0.0.0" and ":" not in address)
+
+
 LINGER = (standard.SOL_SOCKET, standard.SO_LINGER)
+REUSE_ADDRESS = (standard.SOL_SOCKET, standard.SO_REUSEADDR)
+V6_ONLY = (standard.IPPROTO_IPV6, standard.IPV6_V6ONLY)
 REUSE_PORT = (standard.SOL_SOCKET, getattr(standard, "SO_REUSEPORT", -1))
 
 READS = WRITES = ENDS = HANG_UP = 0

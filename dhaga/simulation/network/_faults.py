@@ -3,29 +3,29 @@
 [hosts]
 server = "10.0.0.1"
 
-[link]                          # of all hosts; [[links]] with between = ["a", "b"]: of two
+[link]                          # between all hosts; between two hosts: [[links]] with between = ["a", "b"]
 latency = [0.001, 0.05]
 
-[clock]                         # of all hosts; [[clocks]] with host = "a": of one
+[clock]                         # of all hosts; of one host: [[clocks]] with host = "a"
 skew = [-0.5, 0.5]
 
 [[faults]]
-kind = "partition"              # or another one of KINDS
+kind = "partition"              # or another name in KINDS
 between = [["client"], ["server"]]
-at = [1, 20]                    # seconds since the run began, drawn from this range
+at = [1, 20]                    # a time in seconds since the run began, drawn from this range
 seconds = 5
 
 [[faults]]
 kind = "reset"
 port = 8000
-every = 10                      # again and again, after 10 seconds on average
+every = 10                      # repeatedly, every 10 seconds on average
 share = 0.5
 
 [[faults]]
 kind = "kill"
 host = "server"
 every = 60
-seconds = [1, 10]               # then it starts again
+seconds = [1, 10]               # the host starts again after this time
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ KINDS = {
     "slow": ("host", "delay", "seconds"),
     "clock-jump": ("host", "by"),
 }
-"""The kinds of faults, and what each takes besides ``at`` or ``every``."""
+"""The kinds of faults, each with its settings besides ``at`` or ``every``."""
 
 NEEDED = {
     "stall": ("seconds",),
@@ -72,28 +72,33 @@ NEEDED = {
     "slow": ("host", "delay"),
     "clock-jump": ("host", "by"),
 }
-"""The settings that a kind cannot do without."""
+"""The required settings by kind of fault. ``between`` is also required for the kinds that have this setting."""
+
+LASTING = ("stall", "disk-full", "disk-error", "disk-slow", "pause", "slow")
+"""The kinds of faults that cannot last for 0 seconds. A killed host can start again at once."""
 
 PARTS = ("hosts", "link", "links", "clock", "clocks", "faults")
 
 NUMBER = re.compile(r"[1-9]\d*\.[1-9]\d*")
-"""The number of a fault that has happened: of its entry in the list, and how many times that has come."""
+"""The number of an occurrence of a fault: ``2.8`` is the eighth occurrence of the second fault in the list."""
 
 
 class Happened(NamedTuple):
-    """A fault that has happened in a run, at a time of its clock."""
+    """An occurrence of a fault in a run. ``time``: the virtual time of the occurrence."""
 
     number: str
     what: str
     time: float
 
     def words(self, began_at: float) -> str:
-        """Return the fault as a line of text, with the seconds since the run began."""
+        """Return the occurrence as a line of text, with the seconds since the run began."""
         return f"{self.time - began_at:11.6f}  fault {self.number}, {self.what}"
 
 
 def numbers_from(text: str) -> list[str]:
-    """Return the numbers of faults in a text, as a report prints them: ``1.1,3.2``. Raises: ValueError."""
+    """Parse a list of fault occurrences, such as ``1.1,3.2``. Returns: the number of each, as text. Raises:
+    ValueError.
+    """
     numbers = [part for part in text.replace(" ", "").split(",") if part]
     for number in numbers:
         if not NUMBER.fullmatch(number):
@@ -102,7 +107,7 @@ def numbers_from(text: str) -> list[str]:
 
 
 class Fault:
-    """One fault: ``at`` a drawn time, or ``every`` few seconds, on average."""
+    """A fault that happens once, ``at`` a drawn time, or repeatedly, with a mean pause of ``every`` seconds."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         given = dict(settings)
@@ -116,12 +121,12 @@ class Fault:
             raise ValueError(f"a fault {self.kind} needs either at, a time, or every, the mean pause between two")
         self.at = None if "at" not in given else range_of("at", given["at"])
         self.every = given.get("every")
-        if self.every is not None and not (is_number(self.every) and self.every > 0):
+        if self.every is not None and not (is_number(self.every) and 0 < self.every < float("inf")):
             raise ValueError(f"every is a number of seconds above 0, and not {self.every!r}")
         self.read(given)
 
     def read(self, given: Mapping[str, Any]) -> None:
-        """Read what the kind takes. Raises: ValueError."""
+        """Read the settings of the fault's kind. Raises: ValueError."""
         self.seconds: Range | None = None if "seconds" not in given else range_of("seconds", given["seconds"])
         for name in NEEDED.get(self.kind, ()):
             if name not in given:
@@ -141,8 +146,8 @@ class Fault:
         self.sync: Range | None = None if "sync" not in given else range_of("sync", given["sync"])
         self.delay: Range | None = None if "delay" not in given else range_of("delay", given["delay"])
         self.by: Range | None = None if "by" not in given else range_of("by", given["by"], least=None)
-        if self.kind == "pause" and self.seconds is not None and not self.seconds[0] > 0:
-            raise ValueError(f"a pause is a number of seconds above 0, and not {given['seconds']!r}")
+        if self.kind in LASTING and self.seconds is not None and not self.seconds[0] > 0:
+            raise ValueError(f"a fault {self.kind} lasts for seconds above 0, and not for {given['seconds']!r}")
 
     def __repr__(self) -> str:
         return f"<Fault {self.kind}>"
@@ -152,14 +157,14 @@ class Fault:
         return f"{self.kind} of {of}"
 
     def hosts(self) -> set[str]:
-        """Return the names of all hosts that it needs."""
+        """Return the names of all hosts that the fault mentions."""
         groups = [] if self.between is None else self.between
         return {host for group in groups for host in ([group] if isinstance(group, str) else group)} | (
             {self.host} if self.host is not None else set()
         )
 
     def happen(self, network: Network, seconds: float | None, draw: random.Random) -> None:
-        """Inject the fault now, for some seconds."""
+        """Inject the fault now. ``seconds``: its duration; None: the fault does not end by itself."""
         if self.between is not None:
             partition = network.partition(*self.between, one_way=self.kind == "one-way")
             if seconds is not None:
@@ -176,7 +181,7 @@ class Fault:
             self.happen_to(network.hosts.find(self.host), seconds, draw)
 
     def happen_to(self, host: Host, seconds: float | None, draw: random.Random) -> None:
-        """Inject the fault of a host, of its clock or of its disk."""
+        """Inject a fault that strikes one host, its clock or its disk."""
         if self.kind == "disk-full":
             host.disk.fill(seconds)
         elif self.kind == "disk-error":
@@ -214,7 +219,10 @@ def clock_of(settings: Mapping[str, Any]) -> tuple[str, WallClock]:
 
 
 class Faults:
-    """The hosts, links, clocks and faults of a network, in the form of the module. Raises: TypeError, ValueError."""
+    """The hosts, links, clocks and faults of a network.
+
+    ``settings``: a mapping with the keys that the module's docstring shows. Raises: TypeError, ValueError.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         if not isinstance(settings, Mapping):
@@ -245,7 +253,7 @@ class Faults:
 
     @classmethod
     def of(cls, value: Faults | Mapping[str, Any] | str | os.PathLike[str]) -> Faults:
-        """Return faults, those of a mapping, or those of a TOML file. Raises: OSError, TypeError, ValueError."""
+        """Return the ``Faults`` of a mapping or a TOML file. Raises: OSError, TypeError, ValueError."""
         if isinstance(value, Faults):
             return value
         if not isinstance(value, (str, os.PathLike)):
@@ -262,9 +270,10 @@ class Faults:
         return self.path or repr(self)
 
     def apply(self, network: Network, only: Container[str] | None = None) -> None:
-        """Add hosts and links to a network, set the clocks, and plan the faults. Raises: ValueError for unknown hosts.
+        """Add hosts and links to a network, set the clocks, and plan the faults.
 
-        ``only``: the numbers of those that happen; None: all.
+        ``only``: the occurrences that happen, as ``"FAULT.OCCURRENCE"``, such as ``"2.1"``; None: all happen.
+        Raises: ValueError if a host exists already, or if a link or a clock names an unknown host.
         """
         for name, address in self.hosts.items():
             network.host(name, address or None)
@@ -282,9 +291,10 @@ class Faults:
 
 
 class Plan:
-    """When a fault happens in one run. The hosts that it names may be added later by the program.
+    """The occurrences of a fault in one run. The fault's hosts are found by name only when the fault happens.
 
-    It has draws of its own, so that its times and durations stay when other faults are left out.
+    So the program may add these hosts after the run begins. Each plan draws from its own random numbers. So its times
+    and durations do not change if ``only`` leaves other faults out.
     """
 
     def __init__(self, network: Network, fault: Fault, number: int, only: Container[str] | None) -> None:
@@ -311,7 +321,7 @@ class Plan:
         self.network.at(self.network.clock.now + pause, self.happen_again)
 
     def happen(self) -> None:
-        """Inject the fault, unless it is left out."""
+        """Inject the fault, unless ``only`` leaves this occurrence out."""
         self.times += 1
         number = f"{self.number}.{self.times}"
         seconds = None if self.fault.seconds is None else self.draw.uniform(*self.fault.seconds)
@@ -321,9 +331,10 @@ class Plan:
             self.fault.happen(network, seconds, self.draw)
 
     def happen_again(self) -> None:
-        """Make the fault happen, and plan the next time.
+        """Inject the fault, and plan its next occurrence.
 
-        If the program has done nothing since the last time, wait until it does: it may be in a deadlock.
+        If the program has done nothing since the last occurrence, only wait until the program does something. Otherwise
+        endless faults would hide a deadlock of the program.
         """
         count = self.network.run.log.count
         if count == self.events_seen:

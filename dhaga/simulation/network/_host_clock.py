@@ -1,4 +1,4 @@
-"""The wall clock of a host: how far it is ahead of the simulation's, and how fast that changes."""
+"""The wall clock of a host, which can differ from true time. True time is the simulation's clock."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class WallClock:
     """The faults of a host's wall clock, each a number or a range (lowest, highest) to draw from.
 
-    ``skew``: seconds ahead of true time, below 0: behind; ``drift``: seconds gained in each second, 0.001 for example.
-    Raises: ValueError.
+    ``skew``: the seconds by which the clock is ahead of true time, or behind if below 0. ``drift``: the seconds that
+    the clock gains in each second, for example 0.001. Raises: ValueError.
     """
 
     skew: float | Range = 0.0
@@ -36,14 +36,14 @@ class WallClock:
 
 
 def check_clock(settings: dict[str, Any]) -> WallClock:
-    """Return the wall clock of these settings. Raises: ValueError for unknown names."""
+    """Return a ``WallClock`` with some settings. Raises: ValueError for unknown names."""
     if unknown := sorted(settings.keys() - {"skew", "drift"}):
         raise ValueError(f"a clock has skew, drift, and not {', '.join(map(repr, unknown))}")
     return WallClock(**settings)
 
 
 class HostClock:
-    """The wall clock of one host: ``time.time()``, ``datetime``. Sleeps and ``time.monotonic()`` are exact."""
+    """The wall clock of one host, for ``time.time()`` and ``datetime``. Sleeps and ``time.monotonic()`` are exact."""
 
     def __init__(self, host: Host, faults: WallClock) -> None:
         self.host = host
@@ -58,20 +58,20 @@ class HostClock:
         self.skew, self.drift = faults.draw(self.draw)
 
     def ahead(self) -> float:
-        """Return the seconds that this clock is ahead of true time."""
+        """Return the seconds by which this clock is ahead of true time."""
         return self.skew + self.drift * (self.host.network.clock.now - self.since)
 
     def set(self, *, skew: float | Range | None = None, drift: float | Range | None = None) -> None:
-        """Set how far this clock is ahead now, and how fast it drifts from now on; see ``WallClock``.
+        """Set the present skew of this clock, and the drift from now on. ``WallClock`` explains skew and drift.
 
-        Without one of them, that stays as it is. Raises: ValueError.
+        None leaves the skew or the drift unchanged. Raises: ValueError.
         """
         skew, drift = self.ahead() if skew is None else skew, self.drift if drift is None else drift
         self.begin(WallClock(skew, drift))
         self.host.network.run.tell("the simulation", f"sets the clock of {self.host.name} {self.skew:+g} s from true")
 
     def jump(self, seconds: float) -> None:
-        """Set this clock forward, below 0: backward, as a time server or an administrator does. Raises: ValueError."""
+        """Set this clock forward, or backward if ``seconds`` is below 0, as a time server does. Raises: ValueError."""
         if not is_number(seconds) or not math.isfinite(seconds):
             raise ValueError(f"a clock jumps by a number of seconds, and not by {seconds!r}")
         self.skew += seconds

@@ -1,4 +1,4 @@
-"""Replaces the real network with the network of a simulation."""
+"""The replacement of the real network with the network of a simulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._network import Network
 
 
 def install_network(network: Network, undoing: Undoing) -> None:
-    """Use a network until the calls of ``undoing`` are made."""
+    """Install a simulated network. The calls of ``undoing`` remove it again."""
     undoing.callback(network.end)
     undoing.set(hooks, "on_spawn", noting_spawns(network))
     undoing.set(outside, "names_of_caller", names_of_caller)
@@ -21,7 +21,7 @@ def install_network(network: Network, undoing: Undoing) -> None:
 
 
 def noting_spawns(network: Network) -> Any:
-    """Return a listener of spawns that gives each dhaga its host, besides the present one."""
+    """Return a spawn hook that notes the host of each new dhaga, and then calls the former hook."""
     former = hooks.on_spawn
 
     def note_spawn(dhaga: Any) -> None:
@@ -33,5 +33,5 @@ def noting_spawns(network: Network) -> Any:
 
 
 def names_of_caller() -> Any:
-    """Return the look-ups of the simulation, in its OS thread."""
+    """Return the module with the simulated name look-ups; None outside the simulation's OS thread."""
     return None if here() is None else _names

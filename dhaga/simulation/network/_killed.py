@@ -1,8 +1,9 @@
-"""The sockets of a killed host: the peers see resets, and its ports are free again."""
+"""The sockets of a killed host, whose peers see resets, and other closed sockets."""
 
 from __future__ import annotations
 
 import contextlib
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..._kernel import originals
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def close_sockets(network: Network, host: Host) -> None:
     """Close all sockets of a host, the oldest first."""
-    for end in sorted(network.ends.values(), key=number_of):
+    for end in sorted(network.ends.values(), key=attrgetter("number")):
         if end.host is host:
             close_objects(end)
             end.hung_up = end.ended = True
@@ -29,7 +30,7 @@ def close_sockets(network: Network, host: Host) -> None:
 
 
 def close_objects(end: End) -> None:
-    """Close the socket objects of a dead program: it would never do so itself."""
+    """Close the socket objects of a killed program, because the program can no longer close them."""
     for sock in list(end.objects):
         with contextlib.suppress(OSError):
             fd = sock.detach()
@@ -37,5 +38,8 @@ def close_objects(end: End) -> None:
                 originals.close(fd)
 
 
-def number_of(end: End) -> int:
-    return end.number
+def discard_closed(network: Network) -> None:
+    """Discard the sockets that the program has closed, among those whose connections are over."""
+    for end in [each for each in network.over if not each.is_open()]:
+        network.over.remove(end)
+        network.ends.pop(end.inode, None)

@@ -1,4 +1,4 @@
-"""Listening and connecting: the backlog of a listener, and the way of a connection from its first try to its end."""
+"""Listening and connecting: the backlogs of listeners, and the attempts to connect."""
 
 from __future__ import annotations
 
@@ -11,31 +11,36 @@ from ._end import ANSWERED, CONNECTED, CONNECTING, FAILED, Address, End
 from ._wire import Wire
 
 if TYPE_CHECKING:
+    from ._hosts import Host
     from ._network import Network
 
 SYN_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Seconds after which a connection is tried again; after the last one it fails: Linux's tcp_syn_retries of 6."""
+"""The seconds between tries to connect: Linux's tcp_syn_retries of 6. After the last pause, the attempt fails."""
 
 SOMAXCONN = 4096
-"""The longest backlog: net.core.somaxconn."""
+"""The largest size of a backlog, in connections: Linux's net.core.somaxconn."""
 
 
 class Backlog:
     """The connections that a listener has not accepted yet, at most ``size + 1``.
 
-    While there is one, there is a byte to read in the listener's socket.
+    While there are such connections, the listener's socket contains a byte, which makes it readable.
     """
 
     def __init__(self, listener: End, size: int) -> None:
         self.listener = listener
-        self.room = max(0, min(size, SOMAXCONN)) + 1
+        self.resize(size)
         self.ends: deque[End] = deque()
 
     def __repr__(self) -> str:
         return f"<Backlog of {self.listener.name}, {len(self.ends)} wait>"
 
+    def resize(self, size: int) -> None:
+        """Set the size. Connections that wait already stay."""
+        self.room: int = max(0, min(size, SOMAXCONN)) + 1
+
     def add(self, end: End) -> bool:
-        """Add a connection, which makes the listener readable. Returns: False if there is no room."""
+        """Add a connection, which makes the listener readable. Returns: False if the backlog is full."""
         if len(self.ends) >= self.room:
             return False
         if not self.ends:
@@ -45,17 +50,16 @@ class Backlog:
 
 
 class Attempt:
-    """One attempt to connect ``end``: a packet there, one back, and again while none comes."""
+    """An attempt to connect ``end``, with repeated packets to the other host until an answer arrives."""
 
-    def __init__(self, network: Network, end: End, address: Address) -> None:
+    def __init__(self, network: Network, end: End, host: Host, address: Address) -> None:
         self.network = network
         self.end = end
         self.address = address
-        self.host = network.host_at(end, address)
-        self.local = self.host is end.host
+        self.host = host
+        self.local = host is end.host
         self.pauses: Iterator[float] = iter(SYN_PAUSES)
         end.state = CONNECTING
-        end.fill()
         self.send()
 
     def __repr__(self) -> str:
@@ -75,7 +79,7 @@ class Attempt:
         return pair in network.blocked or (link.loss > 0 and network.draw.random() < link.loss)
 
     def send(self) -> None:
-        """Send the first packet, and plan the next try."""
+        """Send the packet that asks for a connection, and plan the next try."""
         if self.end.state is not CONNECTING:
             return
         now = self.network.clock.now
@@ -88,7 +92,7 @@ class Attempt:
             self.network.at(now + pause, self.send)
 
     def arrive(self) -> None:
-        """Reach the other host: a listener takes the connection, or it is refused."""
+        """Deliver the packet. A listener of the other host takes the connection, or the host refuses it."""
         network, end = self.network, self.end
         if end.state is not CONNECTING:
             return
@@ -99,19 +103,21 @@ class Attempt:
             return
         assert listener.backlog is not None
         if len(listener.backlog.ends) >= listener.backlog.room or self.is_lost(back=True):
-            return  # the next try may find room
+            return  # the next try might succeed
         other = self.make_other_end(listener)
         at = network.clock.now + self.latency()
         assert other.outgoing is not None
-        other.outgoing.last_arrival = at  # its bytes come behind this packet
+        other.outgoing.last_arrival = at  # the bytes of ``other`` arrive after the answer
         network.at(at, self.establish)
 
     def make_other_end(self, listener: End) -> End:
-        """Make the end that the listener accepts; it may be accepted at once."""
+        """Create the listener's end of the connection, which the program can accept at once."""
         network, end = self.network, self.end
         other = network.new_end(listener.host, listener.family, listener.kind, listener.proto)
         other.local, other.remote = self.address, end.local
         other.state = CONNECTED
+        other.options = dict(listener.options)
+        network.ports.add(other)
         other.outgoing = Wire(network, other, end)
         end.outgoing = Wire(network, end, other)
         end.state = ANSWERED
@@ -121,7 +127,7 @@ class Attempt:
         return other
 
     def establish(self) -> None:
-        """Make the connecting socket writable, and so connected."""
+        """Make the connecting socket writable, which shows the program that the socket is connected."""
         if self.end.state is ANSWERED:
             self.end.drain()
             self.end.state = CONNECTED

@@ -1,8 +1,9 @@
-"""``Network``: the hosts, sockets and wires of one simulation, and what happens on them when.
+"""``Network``: the hosts, sockets and wires of one simulation, and the schedule of their events.
 
-The network has an epoll of its own over its ends of all socketpairs, which is one handler of the scheduler's loop.
-What arrives within one tick is delivered by one call of the loop, in the order of the sends. So what the program can
-see is in the same order in each run: sockets become ready only by these calls, and by the program's own.
+Each socket of the program is one end of a real socketpair. The network holds the other ends, and watches them with an
+epoll of its own, which is one handler of the event loop. All bytes that arrive within one tick of virtual time are
+delivered by one call of the loop, in the order of their sends. Sockets become ready only through these calls and
+through the program's own calls. So the program sees all events in the same order in each run of a seed.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..._kernel import originals
 from ..._kernel.process.virtual_clock import VirtualClock
 from .._base.errors import NotSimulated
 from .._base.part import Part
-from .._base.ranges import is_number
+from .._base.ranges import check_share, is_number
 from ._datagrams import Datagrams
 from ._end import (
     ANSWERED,
@@ -27,14 +29,16 @@ from ._end import (
     FAILED,
     HANG_UP,
     LISTENING,
+    NEW,
     READS,
     WRITES,
     Address,
     End,
+    standard_fstat,
 )
 from ._host_clock import WallClock, check_clock
-from ._hosts import ANY, Host, Hosts, is_loopback
-from ._killed import close_sockets
+from ._hosts import Host, Hosts, is_loopback, this_host
+from ._killed import close_sockets, discard_closed
 from ._link import Link, check_settings, drawn_link, drawn_local_link, drawn_tick
 from ._listening import Attempt, abandon_backlog
 from ._partition import Pair, Partition, pairs_between
@@ -69,6 +73,8 @@ class Network(Part):
         self.blocked: frozenset[Pair] = frozenset()
         self.ends: dict[int, End] = {}
         self.by_wire_fd: dict[int, End] = {}
+        # The sockets whose connections are over, but which the program may still have open.
+        self.over: list[End] = []
         self.number = 0
         self.calls: dict[float, list[tuple[Callable[..., object], tuple[Any, ...]]]] = {}
         self.ports = Ports(self)
@@ -83,7 +89,7 @@ class Network(Part):
     # ---- begin and end
 
     def end(self) -> None:
-        """Release all fds of the network."""
+        """Close all fds of the network."""
         for end in list(self.ends.values()):
             end.wire.close()
         for backlog in [end.backlog for end in self.ends.values() if end.backlog is not None]:
@@ -95,7 +101,7 @@ class Network(Part):
             self.epoll.close()
 
     def start_watching(self) -> None:
-        """Watch the sockets, from the first one on. Raises: NotSimulated on other systems than Linux."""
+        """Register an epoll for all sockets with the event loop. Raises: NotSimulated on systems other than Linux."""
         if originals.epoll is None:
             raise NotSimulated("the network is simulated on Linux only: give the program a socketpair instead")
         self.epoll = originals.epoll()
@@ -107,8 +113,9 @@ class Network(Part):
     # ---- time
 
     def at(self, time: float, call: Callable[..., object], *arguments: Any) -> None:
-        """Make a call at a time of the virtual clock, rounded up to the tick."""
-        moment = math.ceil(time / self.tick) * self.tick
+        """Schedule a call for a time of the virtual clock, rounded up to the next tick."""
+        # The product's rounding error can put the tick before the time.
+        moment = max(time, math.ceil(time / self.tick) * self.tick)
         calls = self.calls.get(moment)
         if calls is None:
             calls = self.calls[moment] = []
@@ -123,13 +130,23 @@ class Network(Part):
                 self.run.fail(error)
 
     def note_activity(self) -> None:
-        """Plan the faults again that have waited for the program to do something."""
+        """Plan the next occurrence of each fault that waits until the program does something."""
         plans, self.sleeping = self.sleeping, []
         for plan in plans:
             plan.plan_next()
 
+    def name_of_fd(self, fd: int) -> str:
+        """Return a socket's addresses for a report, or an empty text. From: a dhaga that waits for the fd."""
+        try:
+            end = self.ends.get(standard_fstat(fd).st_ino)
+        except OSError:
+            return ""
+        if end is None:
+            return ""
+        return f"{end.name} to {end.remote[0]}:{end.remote[1]}" if end.remote else end.name
+
     def next_moment(self) -> float | None:
-        """Return when something happens next on the network."""
+        """Return the time of the next scheduled call on the network; None if no call is scheduled."""
         return min(self.calls, default=None)
 
     def begin(self, run: Run, scheduler: Any) -> None:
@@ -139,10 +156,11 @@ class Network(Part):
     # ---- sockets
 
     def new_end(self, host: Host, family: int, kind: int, proto: int) -> End:
-        """Make a socket of a host."""
+        """Create a socket on a host, and watch it."""
         if self.epoll is None:
             self.start_watching()
         self.note_activity()
+        discard_closed(self)
         self.number += 1
         end = End(self.number, host, family, kind, proto)
         self.ends[end.inode] = self.by_wire_fd[end.wire_fd] = end
@@ -150,12 +168,12 @@ class Network(Part):
         return end
 
     def watch(self, end: End, writable: bool) -> None:
-        """Watch whether an end can be read; with ``writable``, also whether it can be written."""
+        """Watch whether the network can read from a socket. ``writable``: also watch whether the network can write."""
         if end.state is not CLOSED:
             self.epoll.modify(end.wire_fd, READS | WRITES if writable else READS)
 
     def collect(self) -> None:
-        """Collect the bytes that the program has sent, from the sockets in order of their numbers. From: the loop."""
+        """Collect the bytes that the program has sent, in the order of the sockets' numbers. From: the event loop."""
         self.note_activity()
         while found := self.epoll.poll(0, BATCH):
             ends = [(self.by_wire_fd.get(fd), events) for fd, events in found]
@@ -187,36 +205,37 @@ class Network(Part):
             end.outgoing.other_way.writable()
 
     def close_unconnected(self, end: End) -> None:
-        """Close a socket that listens, connects, or has never been connected."""
+        """Close a socket that is listening, is connecting, or has never been connected."""
         if end.backlog is not None:
-            self.ports.stop_listening(end)
             abandon_backlog(self, end.backlog)
         elif end.state is ANSWERED and end.outgoing is not None:
             end.outgoing.send_reset()
         self.close(end)
 
     def close_unaccepted(self, end: End) -> None:
-        """Reset a connection that its listener has not accepted."""
+        """Reset a connection that the listener has not accepted."""
         originals.close(end.fd)
         if end.outgoing is not None and end.state is not CLOSED:
             end.outgoing.send_reset()
         self.close(end)
 
     def close(self, end: End) -> None:
-        """Release our side of a socket."""
-        self.datagrams.unbind(end)
+        """Release the network's side of a socket."""
+        self.ports.unbind(end)
         self.by_wire_fd.pop(end.wire_fd, None)
-        if self.ends.get(end.inode) is end and end.hung_up:
-            del self.ends[end.inode]
+        self.over.append(end)
         end.close()
+        discard_closed(self)
 
     def break_off(self, end: End) -> None:
-        """Show the program a reset of its connection."""
+        """Make the program see a reset of a connection."""
+        self.ports.unbind(end)
         self.by_wire_fd.pop(end.wire_fd, None)
+        self.over.append(end)
         end.break_off()
 
     def forget(self, end: End) -> None:
-        """Break one end off without a word to the other one, which stays half-open until it sends."""
+        """Break off one end of a connection without notice to the other end, which stays half-open until it sends."""
         if end.state is not CLOSED:
             self.break_off(end)
 
@@ -227,8 +246,8 @@ class Network(Part):
     # ---- connecting
 
     def host_at(self, end: End, address: Address) -> Host:
-        """Return the host at an address, as an end sees it. Raises: NotSimulated."""
-        if is_loopback(address[0]) or address[0] in ANY:
+        """Return the host at an address. Loopback addresses mean ``end``'s host. Raises: NotSimulated."""
+        if is_loopback(address[0]):
             return end.host
         found = self.hosts.by_address.get(address[0])
         if found is None:
@@ -236,7 +255,7 @@ class Network(Part):
         return found
 
     def not_simulated(self, call: str, reason: str) -> NotSimulated:
-        """Return the error of a call to the real world, with the ways out."""
+        """Return the error for a call that needs the real network. Its message names the alternatives."""
         return NotSimulated(
             f"{call} is not simulated, as a real address answers when it likes, and {reason};\n"
             "run a fake of the other side on a host of that name (world.network.host(name, address).spawn(fake)), "
@@ -246,63 +265,68 @@ class Network(Part):
         )
 
     def connect(self, end: End, address: Address) -> int:
-        """Connect a socket, or begin to. Returns: an errno, EINPROGRESS for a stream. Raises: NotSimulated."""
+        """Connect a datagram socket, or begin to connect a stream. Returns: 0 or an errno. Raises: NotSimulated."""
         if end.state in (CONNECTING, ANSWERED):
             return errno.EALREADY
-        if end.state is FAILED and end.error:
-            return end.take_error()
+        if end.state is FAILED:
+            error = end.take_error() or errno.ECONNABORTED
+            end.state, end.local, end.remote = NEW, (end.bound_address, end.port), None
+            return error
         if end.is_stream and (end.state is CONNECTED or end.state is CLOSED):
             return errno.EISCONN
         if end.state is LISTENING:
             return errno.EISCONN
+        address = this_host(address)
         host = self.host_at(end, address)
         if end.local is None:
-            self.ports.bind(end)
-        near = "127.0.0.1" if is_loopback(address[0]) or address[0] in ANY else end.host.address
-        end.local = near, end.port
-        end.remote = (near if address[0] in ANY else address[0]), address[1]
+            self.ports.bind(end, end.wildcard)
+        end.local = end.near_address(address[0]), end.port
+        end.remote = address
         if not end.is_stream:
             end.state = CONNECTED
             return 0
-        Attempt(self, end, (end.remote[0] if host is end.host else host.address, address[1]))
+        Attempt(self, end, host, address)
         return errno.EINPROGRESS
 
     # ---- links and faults
 
     def host(self, name: str, address: str | None = None) -> Host:
-        """Add a host; without an address it gets the next of 10.0.0.0/8. Raises: ValueError for a host twice."""
+        """Add a host. Without an address, the host gets the next free address of 10.0.0.0/8.
+
+        Raises: ValueError if the name or the address is taken or invalid.
+        """
         return self.hosts.add(name, address)
 
     def alias(self, name: str, host: Host | str) -> None:
-        """Give a host another name. Raises: ValueError."""
+        """Add a further name of a host. Raises: ValueError."""
         self.hosts.alias(name, host)
 
     def link_between(self, one: Host, other: Host, local: bool) -> Link:
-        """Return the link from one host to another."""
+        """Return the link from one host to another or to itself."""
         return self.links.get((one, other)) or (self.local_link if local or one is other else self.default_link)
 
     def link(self, one: Host | str, other: Host | str, **settings: Any) -> Link:
-        """Set the link between two hosts, in both directions; see ``Link``. Raises: ValueError."""
+        """Set the link between two hosts in both directions. ``settings``: fields of ``Link``. Raises: ValueError."""
         pair = self.hosts.find(one), self.hosts.find(other)
         link = Link(**check_settings(settings))
         self.links[pair] = self.links[pair[1], pair[0]] = link
         return link
 
     def set_default(self, **settings: Any) -> Link:
-        """Set the link of all hosts to each other, and of each to itself. Raises: ValueError."""
+        """Set the default link between hosts, and from each host to itself. Raises: ValueError."""
         self.default_link = self.local_link = Link(**check_settings(settings))
         return self.default_link
 
     def set_clocks(self, **settings: Any) -> None:
-        """Set the wall clocks of all hosts, each by a draw of its own; see ``WallClock``. Raises: ValueError."""
+        """Set the wall clock of each host by a draw. ``settings``: fields of ``WallClock``. Raises: ValueError."""
         self.default_clock = check_clock(settings)
         for host in self.hosts.by_name.values():
             host.clock.begin(self.default_clock)
 
     def partition(self, *groups: Iterable[Host | str] | Host | str, one_way: bool = False) -> Partition:
-        """Part groups of hosts from each other; one group from all other hosts.
+        """Separate groups of hosts from each other. A single group is separated from all other hosts.
 
-        ``one_way``: only what the first group sends to the others is lost. Raises: ValueError.
+        ``one_way``: only packets from the first group to other groups are lost. Raises: ValueError.
         """
         return Partition(
             self, pairs_between([self.group(each) for each in groups], self.hosts.by_name.values(), one_way)
@@ -321,49 +345,75 @@ class Network(Part):
             each.heal()
 
     def connections(self, host: Host | str | None = None, port: int | None = None) -> list[End]:
-        """Return the connected ends, of a host or with a port at either end, in the order of their making."""
+        """Return one end of each connection, in the order of their creation.
+
+        ``host``: only connections of this host, each as the end on this host. ``port``: only connections with this port
+        at either end.
+        """
         wanted = None if host is None else self.hosts.find(host)
-        return [
-            end
-            for end in sorted(self.ends.values(), key=number_of)
-            if end.is_stream and end.state is CONNECTED and end.outgoing is not None
-            if wanted is None or end.host is wanted
-            if port is None or port in (end.port, end.remote[1] if end.remote else 0)
-        ]
+        found: dict[End, None] = {}
+        for end in sorted(self.ends.values(), key=attrgetter("number")):
+            if (
+                end.is_stream
+                and end.state is CONNECTED
+                and end.outgoing is not None
+                and end.outgoing.target not in found
+                and (wanted is None or end.host is wanted)
+                and (port is None or port in (end.port, end.remote[1] if end.remote else 0))
+            ):
+                found[end] = None
+        return list(found)
 
     def reset(self, host: Host | str | None = None, port: int | None = None, share: float = 1.0) -> int:
-        """Reset connections at both ends: all, or those of a host or port; a drawn share. Returns: their number."""
-        return self.break_connections(host, port, share, both=True)
+        """Reset connections at both ends. Returns: the number of reset connections. Raises: ValueError.
+
+        ``host`` and ``port`` select connections, as for ``connections``. Each selected connection is reset with the
+        probability ``share``.
+        """
+        drawn = self.drawn_connections(host, port, share)
+        for end in drawn:
+            other = other_end(end)
+            self.tell(f"resets {end.name} to {other.name}")
+            self.forget(end)
+            self.forget(other)
+        return len(drawn)
 
     def half_open(self, host: Host | str | None = None, port: int | None = None, share: float = 1.0) -> int:
-        """Break one end of connections off; the other end learns it when it sends. Returns: their number."""
-        return self.break_connections(host, port, share, both=False)
+        """Break off one end of each selected connection. The other end notices nothing until it sends.
+
+        With ``host``, the end on this host breaks off, otherwise a drawn end. ``host``, ``port`` and ``share`` select
+        connections, as for ``reset``. Returns: the number of these connections. Raises: ValueError.
+        """
+        drawn = self.drawn_connections(host, port, share)
+        for end in drawn:
+            ends = (end, other_end(end))
+            broken, other = ends if host is not None or self.draw.random() < 0.5 else ends[::-1]
+            self.tell(f"breaks {broken.name} to {other.name}")
+            self.forget(broken)
+        return len(drawn)
 
     def stall(self, seconds: float, host: Host | str | None = None, port: int | None = None, share: float = 1.0) -> int:
-        """Hold what connections carry for some seconds, in both directions. Returns: their number."""
-        if not is_number(seconds) or not seconds > 0:
+        """Hold the bytes of connections for ``seconds``, in both directions.
+
+        ``host``, ``port`` and ``share`` select connections, as for ``reset``. Returns: the number of these connections.
+        Raises: ValueError.
+        """
+        if not is_number(seconds) or not 0 < seconds < math.inf:
             raise ValueError(f"seconds is a number above 0, and not {seconds!r}")
-        stalled = [end for end in self.connections(host, port) if share >= 1 or self.draw.random() < share]
+        stalled = self.drawn_connections(host, port, share)
         for end in stalled:
             assert end.outgoing is not None
             for wire in (end.outgoing, end.outgoing.other_way):
                 if wire is not None:
                     wire.stalled_until = self.clock.now + seconds
-            self.tell(f"stalls {end.name} to {end.outgoing.target.name}")
+            self.tell(f"stalls {end.name} to {other_end(end).name}")
         return len(stalled)
 
-    def break_connections(self, host: Host | str | None, port: int | None, share: float, both: bool) -> int:
-        broken = 0
-        for end in self.connections(host, port):
-            if end.state is CONNECTED and (share >= 1 or self.draw.random() < share):
-                broken += 1
-                other = end.outgoing.target  # type: ignore[union-attr]
-                self.tell(f"{'resets' if both else 'breaks'} {end.name} to {other.name}")
-                self.forget(end)
-                if both:
-                    self.forget(other)
-        return broken
+    def drawn_connections(self, host: Host | str | None, port: int | None, share: float) -> list[End]:
+        check_share("share", share)
+        return [end for end in self.connections(host, port) if share >= 1 or self.draw.random() < share]
 
 
-def number_of(end: End) -> int:
-    return end.number
+def other_end(end: End) -> End:
+    assert end.outgoing is not None
+    return end.outgoing.target

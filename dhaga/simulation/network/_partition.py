@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from ._network import Network
 
 Pair = tuple[Host, Host]
-"""One direction: from the first host to the second."""
+"""A direction: from the first host to the second."""
 
 
 @refuse_async_with()
 class Partition:
-    """Hosts that cannot reach each other until ``heal()``; as a context manager it heals at the end of the block."""
+    """Hosts that cannot reach each other until ``heal()`` is called, or until the end of a ``with`` block."""
 
     def __init__(self, network: Network, pairs: frozenset[Pair]) -> None:
         self.network = network
@@ -33,7 +33,7 @@ class Partition:
         return ", ".join(sorted({f"{one.name} -> {other.name}" for one, other in self.pairs}))
 
     def heal(self) -> None:
-        """Join the groups again: lost segments are sent again. No-op the second time."""
+        """Connect the groups again. Streams then send lost segments again. No-op on a healed partition."""
         if self in self.network.partitions:
             self.network.partitions.remove(self)
             self.network.update_blocked()
@@ -47,7 +47,7 @@ class Partition:
 
 
 def pairs_between(groups: Sequence[Sequence[Host]], hosts: Iterable[Host], one_way: bool) -> frozenset[Pair]:
-    """Return the directions between groups; from one group to all other hosts. Raises: ValueError."""
+    """Return blocked directions: between groups, or between a single group and all other hosts. Raises: ValueError."""
     if not groups:
         raise ValueError("a partition needs at least one group of hosts")
     sets = list(groups)

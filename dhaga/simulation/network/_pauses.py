@@ -1,4 +1,7 @@
-"""Hosts that stand still, and slow ones: their threads are kept off the run queue until it is time."""
+"""Paused and slow hosts: their runnable threads are held outside the run queue until the pause or the delay ends.
+
+A *point* is a place between two lines or instructions of the program where the simulation can stop a thread.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ if TYPE_CHECKING:
     from ._network import Network
 
 LONGEST = 6
-"""The last point at which a pause begins, as a power of 2: each of these powers is as likely."""
+"""The largest exponent in the draw of ``2 ** exponent``, the number of points before a pause begins."""
 
 
 class Held(NamedTuple):
-    """A runnable thread that waits outside its queue. ``entry``: the one that would stand for it there.
+    """A runnable thread that is held outside its run queue. ``entry``: the thread's entry in the queue.
 
-    ``low``: the queue, if it is the one of LOW threads.
+    ``low``: the queue of threads with LOW priority if the thread was taken from it; otherwise None.
     """
 
     entry: Any
@@ -34,7 +37,7 @@ class Held(NamedTuple):
 
 
 class Strike:
-    """A pause that begins once the threads of its host have run some more points of the program."""
+    """A pause that begins after the threads of its host have reached some more points."""
 
     def __init__(self, host: Host, seconds: float, points: int) -> None:
         self.host = host
@@ -42,19 +45,19 @@ class Strike:
         self.points = points
 
     def is_due(self, waiter: Any) -> bool:
-        """Count a point that a thread has reached. Returns: whether its host stops there."""
+        """Count a point, if the thread that has reached it is on the host. Returns: whether the pause begins now."""
         if self.host.network.hosts.of_waiter(waiter) is self.host:
             self.points -= 1
         return self.points <= 0
 
     def happen(self) -> None:
-        """Pause the host, and so the caller. No-op if it was killed meanwhile."""
+        """Pause the host, which also stops the calling thread. No-op if the host was killed meanwhile."""
         if self.host.is_up:
             self.host.pause(self.seconds)
 
 
 class HoldingLowQueue(LowQueue):
-    """The LOW waiters of a simulation, without those that are held."""
+    """The queue of runnable threads with LOW priority, except held threads."""
 
     __slots__ = ("run",)
 
@@ -65,17 +68,19 @@ class HoldingLowQueue(LowQueue):
 
     def append(self, entry: Any) -> None:
         is_held = self.run.pauses is not None and self.run.pauses.holds(entry, self)
-        super().append(entry)  # in any case: one that yields must not take the next entry of the run queue unseen
+        # The base class also makes the scheduler check all queues, if the thread yields. So held threads are appended
+        # and then removed again.
+        super().append(entry)
         if is_held:
             self.pop()
 
     def add(self, entry: Any) -> None:
-        """Append an entry, whether its host stands still or not."""
+        """Append an entry, even if the thread's host is paused."""
         super().append(entry)
 
 
 class Pauses:
-    """The paused and the slow hosts of a network, and their threads that are held."""
+    """The paused and slow hosts of a network, and the held threads of these hosts."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -93,13 +98,16 @@ class Pauses:
     # ---- from the run queue
 
     def holds(self, entry: Any, low: HoldingLowQueue | None = None) -> bool:
-        """Hold the thread behind a new entry of the run queue, or the LOW one, if its host stands still or is slow."""
+        """Hold the thread of a new entry if its host is paused or slow. Returns: whether the thread is held.
+
+        ``low``: as in ``Held``.
+        """
         run = self.network.run
         if not (self.until or self.delays) or run.over or run.failure is not None:
             return False
         waiter = waiter_behind(entry, -1)
         host = self.network.hosts.of_waiter(waiter)
-        # One that yields takes the next entry of the queue unseen: it must be there.
+        # A thread that yields pops the next entry without a check of the queue. So its own entry must be in the queue.
         if host is None or (host not in self.until and host not in self.delays) or run.yields_now(waiter):
             return False
         held = Held(entry, waiter, host, low)
@@ -110,7 +118,7 @@ class Pauses:
         return True
 
     def hold_queued(self, host: Host) -> None:
-        """Hold the threads of a host that are runnable."""
+        """Hold the runnable threads of a host."""
 
         def is_on_host(waiter: Any) -> bool:
             return self.network.hosts.of_waiter(waiter) is host
@@ -120,14 +128,14 @@ class Pauses:
         self.held += [Held(*found, host, low) for found in remove_all(low, is_on_host)]
 
     def go_on(self, held: Held) -> None:
-        """Resume a thread of a slow host, unless the host stands still now."""
+        """Resume a thread of a slow host, unless the host is paused now."""
         if held in self.held and held.host not in self.until:
             self.release([held])
 
     # ---- pauses
 
     def begin(self, host: Host, seconds: float) -> None:
-        """Stop the threads of a host. The caller waits if it is one of them."""
+        """Stop the threads of a host. If the caller is one of these threads, it waits."""
         until = self.network.clock.now + seconds
         self.until[host] = max(until, self.until.get(host, until))
         self.hold_queued(host)
@@ -136,14 +144,17 @@ class Pauses:
             pause_caller(self.network.run.scheduler, 0, f"the end of the pause of {host.name}")
 
     def end(self, host: Host) -> None:
-        """Resume the threads of a host, unless a later pause goes on."""
+        """Resume the threads of a host, unless another pause ends later."""
         if host in self.until and self.until[host] <= self.network.clock.now:
             del self.until[host]
             self.network.run.tell("the simulation", f"lets {host.name} go on")
             self.release([held for held in self.held if held.host is host])
 
     def strike(self, host: Host, seconds: float, draw: random.Random) -> None:
-        """Pause a host at a drawn point of what its threads run next; a quarter of the times at once."""
+        """Pause a host at a drawn point of its threads, or immediately.
+
+        In a run without points, all pauses begin immediately. In other runs, a quarter of the pauses do.
+        """
         points = int(2 ** draw.uniform(0, LONGEST)) if draw.random() < 3 / 4 else 0
         if points and self.network.run.has_points:
             self.network.run.strikes.append(Strike(host, seconds, points))
@@ -151,17 +162,17 @@ class Pauses:
             host.pause(seconds)
 
     def forget(self, host: Host) -> None:
-        """Discard the pause of a killed host, and its threads."""
+        """Discard the pause and the held threads of a killed host."""
         self.until.pop(host, None)
         self.held = [held for held in self.held if held.host is not host]
 
     def release_all(self) -> None:
-        """Resume all threads: the run is over."""
+        """Resume all held threads, because the run is over."""
         self.until.clear()
         self.release([*self.held])
 
     def release(self, threads: list[Held]) -> None:
-        """Put threads into the run queue, in the order in which they were woken."""
+        """Put held threads back into their queues, in the order of their wakes."""
         for held in threads:
             self.held.remove(held)
             put_back(held)
@@ -177,7 +188,7 @@ class Pauses:
 
 
 def take_out(held: Held) -> None:
-    """Remove the last waiter from the queue that its entry stands for."""
+    """Remove a held thread from its ``NewQueue`` or ``HighQueue``, where it is the last one."""
     if type(held.entry) is NewQueue:
         held.entry.not_started.pop()
     elif type(held.entry) is HighQueue:

@@ -1,8 +1,9 @@
-"""``Wire``: one direction of a connection. It carries bytes in order, with what their link and its faults do to them.
+"""``Wire``: one direction of a connection. A wire carries bytes in order. The link and faults can delay or hold them.
 
-A wire takes the bytes of a send as soon as the program lets the event loop run, so at the time of the send, and gives
-them to the target when they arrive. At most ``WINDOW`` bytes are on the wire. Then the source's send buffer fills, as
-with a real connection whose peer does not read.
+A wire takes sent bytes as soon as the program lets the event loop run. The virtual clock then still shows the time of
+the send. The wire gives the bytes to the target at the time of their arrival. A full wire, with ``WINDOW`` bytes or
+more, takes no further bytes. Then the send buffer of the source fills, as in a real connection if the peer does not
+read.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from .._base.excerpt import Excerpt
 from ._end import CLOSED, End
 from ._link import GIVEN_UP_AFTER, RETRANSMISSION, Link, retries
 
@@ -17,17 +19,17 @@ if TYPE_CHECKING:
     from ._network import Network
 
 CHUNK = 1 << 16
-"""Bytes that are taken at once."""
+"""The largest number of bytes that a wire takes at once."""
 
 WINDOW = 1 << 18
-"""Bytes on the wire, at most."""
+"""The number of bytes on a wire at which the wire is full."""
 
 FIN = None
-"""Travels behind the last bytes."""
+"""The end of a stream, which arrives after the last bytes."""
 
 
 class Wire:
-    """Carries the bytes that ``source`` sends to ``target``."""
+    """The wire for the bytes that ``source`` sends to ``target``."""
 
     def __init__(self, network: Network, source: End, target: End) -> None:
         self.network = network
@@ -42,7 +44,7 @@ class Wire:
         self.held: deque[bytes | None] = deque()
         self.waiting: deque[bytes | None] = deque()
         self.stalled_until = 0.0
-        # Texts of events, made once.
+        # The texts of frequent events are made once, for speed.
         self.arrival = f"brings {target.name} bytes from {source.name}"
         self.brings, self.sent = f"brings {target.name} ", f" bytes from {source.name}"
         self.way = f" bytes from {source.name} for {target.name}"
@@ -73,7 +75,7 @@ class Wire:
                 data = recv(CHUNK)
             except BlockingIOError:
                 return
-            except OSError:  # closed with bytes that it has not read
+            except OSError:  # the program has closed the socket with unread bytes
                 self.send_reset()
                 return
             if not data:
@@ -84,15 +86,15 @@ class Wire:
                 return
 
     def finish(self) -> None:
-        """Send the end of the stream, and close our end once the program has closed its own."""
+        """Send the end of the stream. If the program has closed the source, also close the network's end."""
         self.finished = True
         self.schedule(FIN, 0, self.link)
         if self.source.hung_up:
-            self.source.close()
+            self.network.close(self.source)
 
     def send(self, data: bytes) -> None:
         self.on_wire += len(data)
-        self.network.remark(("takes ", len(data), self.way))
+        self.network.remark(("takes ", len(data), self.way, ": ", Excerpt(data)))
         link = self.link
         if link.fragments and len(data) > 1 and self.network.draw.random() < link.fragments:
             cut = self.network.draw.randrange(1, len(data))
@@ -101,7 +103,7 @@ class Wire:
         self.schedule(data, len(data), link)
 
     def schedule(self, data: bytes | None, size: int, link: Link) -> None:
-        """Schedule an arrival, behind all earlier ones."""
+        """Schedule the arrival of bytes after all earlier arrivals."""
         network = self.network
         at = network.clock.now
         if link.bandwidth is not None:
@@ -116,23 +118,24 @@ class Wire:
         network.at(at, self.arrive, data)
 
     def send_reset(self) -> None:
-        """Send a reset to the target; it overtakes the bytes on the wire."""
+        """Send a reset to the target. The reset can overtake bytes on the wire."""
         self.finished = True
         if self.source.hung_up:
-            self.source.close()
+            self.network.close(self.source)
         network = self.network
         network.at(network.clock.now + self.link.draw_latency(network.draw), self.arrive_reset)
 
     # ---- to the target
 
     def is_blocked(self) -> bool:
-        network = self.network
-        if self.stalled_until > network.clock.now:
-            return True
-        return bool(network.blocked) and not self.local and self.pair in network.blocked
+        return self.stalled_until > self.network.clock.now or self.is_cut()
+
+    def is_cut(self) -> bool:
+        """Return whether a partition separates the ends."""
+        return bool(self.network.blocked) and not self.local and self.pair in self.network.blocked
 
     def arrive(self, data: bytes | None) -> None:
-        """Deliver bytes, unless a fault holds them: then they are sent again, with growing pauses."""
+        """Deliver bytes. While a fault holds them, try again after growing pauses."""
         if self.held:
             self.held.append(data)
         elif self.is_blocked():
@@ -154,7 +157,7 @@ class Wire:
             self.network.at(self.network.clock.now + pause, self.retry, pauses, waited + pause)
 
     def deliver(self, data: bytes | None) -> None:
-        """Give bytes to the target; what its buffer does not take waits."""
+        """Write bytes to the target. Bytes that do not fit into the target's buffer wait."""
         if self.waiting:
             self.waiting.append(data)
             return
@@ -168,7 +171,7 @@ class Wire:
             self.network.watch(self.target, writable=True)
 
     def write(self, data: bytes) -> int | None:
-        """Write to the target. Returns: the number of bytes; None if the target is closed."""
+        """Write bytes to the target. Returns: the number of written bytes; None if the target is closed."""
         target = self.target
         self.network.tell(self.arrival, (self.brings, len(data), self.sent))
         if target.state is CLOSED:
@@ -179,7 +182,8 @@ class Wire:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                sent = None
+                # After shutdown(SHUT_RD), the bytes arrive and are dropped.
+                sent = None if target.is_closed_by_program() else len(data)
         if sent is None:
             self.refuse()
             return None
@@ -189,7 +193,7 @@ class Wire:
         return sent
 
     def writable(self) -> None:
-        """Go on writing: the target has read."""
+        """Write waiting bytes, because the target has read."""
         while self.waiting:
             data = self.waiting.popleft()
             if data is FIN:
@@ -208,22 +212,27 @@ class Wire:
         """Pass the end of the stream to the target."""
         self.network.note_arrival(self, "the end")
         if self.target.state is not CLOSED:
+            self.target.at_end = True
             try:
                 self.target.wire.shutdown(1)
             except OSError:
                 pass
 
     def refuse(self) -> None:
-        """Answer unread bytes with a reset."""
+        """Send a reset, because bytes have arrived at a closed target."""
         self.waiting.clear()
         self.held.clear()
         back = self.other_way
         if back is not None and self.source.state is not CLOSED:
             back.send_reset()
 
-    def arrive_reset(self) -> None:
-        target = self.target
-        if self.is_blocked():
+    def arrive_reset(self, held_until: float = 0.0) -> None:
+        """Deliver a reset. A stall holds it; a partition loses it."""
+        target, network = self.target, self.network
+        if self.stalled_until > max(held_until, network.clock.now):
+            network.at(self.stalled_until, self.arrive_reset, self.stalled_until)
+            return
+        if self.is_cut():
             return
         self.waiting.clear()
         if target.state is not CLOSED:

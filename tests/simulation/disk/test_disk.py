@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import signal
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dhaga.simulation import Settings, current, search
+from dhaga.simulation import Settings, check_determinism, current, search
+from dhaga.simulation.disk._disks import FOLDER_FD
 
 from .kit import after_kill, contents, disk_of, sync_names
 
@@ -231,21 +235,64 @@ def test_the_folders_of_the_disks_are_removed_at_the_end() -> None:
     with disk_of() as host:
         (host.disk.path / "directory").mkdir()
         (host.disk.path / "directory" / "file").write_bytes(b"data")
-        folder = host.disk.path.parent
-        assert folder.exists()
+        folder = Path(host.network.disks.folder)
+        found = folder / "server" / "directory" / "file"
+        assert os.stat(found).st_ino == os.stat(host.disk.path / "directory" / "file").st_ino
     assert not folder.exists()
 
 
-def test_the_folder_of_a_run_that_hangs_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def paths_of_a_disk(path: Path) -> None:
+    """Show by events in which order a set has the paths of a disk, however the program has found them."""
+    (path / "link").symlink_to(path)
+    os.chdir(path)
+    try:
+        found = [path, Path.cwd(), path.resolve(), (path / "link").resolve(), Path(os.fsdecode(os.getcwdb()))]
+    finally:
+        os.chdir("/")
+    assert found == [path] * len(found)
+    assert os.path.realpath(os.fsencode(path / "link")) == os.fsencode(path)
+    for each in {str(path / str(number)) for number in range(20)}:
+        Path(each).touch()
+
+
+def test_the_paths_of_a_disk_are_the_same_in_each_process() -> None:
+    def program() -> None:
+        paths_of_a_disk(current().network.host("server").disk.path)
+
+    check_determinism(program, 1, Settings(preempt=None))
+
+
+def test_a_path_of_a_disk_needs_no_free_high_fd() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FOLDER_FD, limits[1]))
+    try:
+        with disk_of() as host:
+            paths_of_a_disk(host.disk.path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def hang() -> None:
+    while True:
+        pass
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("end", "kind"), [(hang, "Hang"), (die, "ProcessDied")])
+def test_the_folder_of_a_run_without_an_end_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[[], None], kind: str
+) -> None:
     def program() -> None:
         (current().network.host("server").disk.path / "file").write_bytes(b"data")
-        while True:
-            pass
+        end()
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     findings = search(program, 1, Settings(preempt=None), real_seconds=1, jobs=1)
-    assert [each.kind for each in findings.failures] == ["Hang"]
+    assert [each.kind for each in findings.failures] == [kind]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -270,6 +317,33 @@ def test_a_full_disk_takes_a_part_of_a_write_and_then_nothing() -> None:
         (host.disk.path / "new").write_bytes(b"y" * 5000)
 
 
+def test_a_file_name_may_be_no_utf_8() -> None:
+    with disk_of() as host:
+        path = os.fsencode(host.disk.path) + b"/\xff"
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+        os.unlink(path)
+        assert os.listdir(host.disk.path) == []
+
+
+def test_an_exclusive_open_does_not_follow_a_link() -> None:
+    with disk_of() as host:
+        os.symlink("missing", host.disk.path / "link")
+        with pytest.raises(FileExistsError):
+            (host.disk.path / "link").open("x")
+        assert os.listdir(host.disk.path) == ["link"]
+
+
+@pytest.mark.parametrize("offset", [1000, 500, 5000])
+def test_a_write_after_a_hole_that_fills_the_disk_fails(offset: int) -> None:
+    with disk_of() as host:
+        host.disk.set(capacity=500)
+        fd = os.open(host.disk.path / "file", os.O_CREAT | os.O_RDWR)
+        with pytest.raises(OSError, match="No space left"):
+            os.pwrite(fd, b"x" * 1000, offset)
+        assert os.pwrite(fd, b"x" * 1000, 490) == 10 and os.fstat(fd).st_size == 500
+        os.close(fd)
+
+
 def test_a_disk_is_full_for_a_time() -> None:
     with disk_of() as host:
         host.disk.fill(seconds=60)
@@ -277,6 +351,33 @@ def test_a_disk_is_full_for_a_time() -> None:
             (host.disk.path / "file").write_bytes(b"x" * 10_000)
         time.sleep(61)
         (host.disk.path / "file").write_bytes(b"x" * 10_000)
+
+
+def test_a_disk_that_was_full_for_a_time_has_its_capacity_again() -> None:
+    with disk_of() as host:
+        host.disk.set(capacity=20_000)
+        host.disk.fill(seconds=60)
+        time.sleep(61)
+        (host.disk.path / "file").write_bytes(b"x" * 20_000)
+        with pytest.raises(OSError, match="No space left"):
+            (host.disk.path / "more").write_bytes(b"x")
+
+
+def test_the_end_of_a_fault_does_not_end_a_later_one() -> None:
+    with disk_of() as host:
+        usual = host.disk.sync_seconds
+        for seconds in (10, 20):
+            host.disk.slow_down(seconds, seconds)
+            host.disk.fail(["read"], seconds=seconds)
+            host.disk.fill(seconds)
+        time.sleep(15)
+        assert host.disk.sync_seconds == (20, 20)
+        assert host.disk.failing == {"read"}
+        assert host.disk.capacity is not None
+        time.sleep(6)
+        assert host.disk.sync_seconds == usual
+        assert not host.disk.failing
+        assert host.disk.capacity is None
 
 
 def test_after_a_failed_sync_the_next_one_succeeds_and_the_data_may_be_gone() -> None:
@@ -297,6 +398,27 @@ def test_after_a_failed_sync_the_next_one_succeeds_and_the_data_may_be_gone() ->
             host.kill()
             found.add((host.disk.path / "file").read_bytes()[:3])
     assert {b"old", b"NEW"} <= found
+
+
+def test_a_file_that_lost_its_writes_has_its_real_size_after_a_kill() -> None:
+    sizes = set()
+    for seed in range(SEEDS):
+        with disk_of(seed) as host:
+            path = host.disk.path / "file"
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            host.disk.sync()
+            os.write(fd, b"lost" * 1000)
+            host.disk.fail(["sync"])
+            with pytest.raises(OSError, match="Input/output error"):
+                os.fsync(fd)
+            host.disk.mend()
+            os.close(fd)
+            host.kill()
+            assert host.disk.used == path.stat().st_size
+            synced(path, b"new")
+            host.kill("kept")  # compares the model with the directory
+            sizes.add(host.disk.used)
+    assert sizes == {3}
 
 
 def test_reads_and_writes_fail_by_a_drawn_share() -> None:

@@ -64,6 +64,7 @@ def test_a_file_of_a_disk_behaves_as_a_real_one(mode: str, tmp_path: Path) -> No
         lambda path, data: with_file(open(os.fsencode(path), "wb"), data),
         lambda path, data: named_temporary(path, data),
         lambda path, data: in_folder(path, data),
+        lambda path, data: appended(path, data),
     ],
 )
 def test_every_way_to_write_is_seen(write: Callable[[Path, bytes], Any]) -> None:
@@ -97,6 +98,16 @@ def in_folder(path: Path, data: bytes) -> None:
     os.close(folder)
 
 
+def appended(path: Path, data: bytes) -> None:
+    """Append by the flag of a single write, at the fd's position and at an offset."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.write(fd, data[:1])
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.pwritev(fd, [data[1:3]], -1, os.RWF_APPEND)
+    os.pwritev(fd, [data[3:]], 0, os.RWF_APPEND)
+    os.close(fd)
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
@@ -107,7 +118,15 @@ def in_folder(path: Path, data: bytes) -> None:
         (lambda path: open(path / "file", "rw"), ValueError),
         (lambda path: open(path / "file", "rb", encoding="utf-8"), ValueError),
         (lambda path: open(path / "file", buffering=0), ValueError),
+        (lambda path: open(f"{path}/new/", "w"), IsADirectoryError),
         (lambda path: os.rename(path / "none", path / "file"), FileNotFoundError),
+        (lambda path: os.rename(f"{path}/file/", path / "new"), NotADirectoryError),
+        (lambda path: os.replace(path / "file", path / "none" / "file"), FileNotFoundError),
+        (lambda path: os.replace(path / "none" / "file", path / "file"), FileNotFoundError),
+        (lambda path: os.replace("/none/file", path / "file"), FileNotFoundError),
+        (lambda path: os.replace("", path / "file"), FileNotFoundError),
+        (lambda path: os.link(path / "file", path / "none" / "file"), FileNotFoundError),
+        (lambda path: os.replace(path / "file", path / "file" / "file"), NotADirectoryError),
         (lambda path: os.rmdir(path / "file"), NotADirectoryError),
         (lambda path: os.unlink(path / "none"), FileNotFoundError),
         (lambda path: os.mkdir(path / "file"), FileExistsError),
@@ -130,6 +149,7 @@ def test_a_move_from_one_disk_to_another_is_one_between_file_systems() -> None:
             with pytest.raises(OSError, match="Invalid cross-device link") as error:
                 call(host.disk.path / "file", other / "file")
             assert error.value.errno == errno.EXDEV
+            assert error.value.filename == str(host.disk.path / "file")
 
 
 def test_names_are_listed_in_a_drawn_order() -> None:

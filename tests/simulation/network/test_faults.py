@@ -142,6 +142,18 @@ def test_the_numbers_of_faults_are_checked() -> None:
         ({"faults": [{"kind": "flood", "at": 1}]}, "the kind of a fault is partition"),
         ({"faults": [{"kind": "reset"}]}, "needs either at, a time, or every"),
         ({"faults": [{"kind": "reset", "at": -1}]}, "at is a range"),
+        ({"faults": [{"kind": "reset", "every": float("inf")}]}, "every is a number of seconds above 0, and not inf"),
+        *(
+            ({"faults": [{"kind": kind, "at": 1, "seconds": 0, **more}]}, f"a fault {kind} lasts for seconds above 0")
+            for kind, more in {
+                "stall": {},
+                "disk-full": {"host": "a"},
+                "disk-error": {"host": "a"},
+                "disk-slow": {"host": "a", "sync": 1},
+                "pause": {"host": "a"},
+                "slow": {"host": "a", "delay": 1},
+            }.items()
+        ),
         ({"faults": [{"kind": "reset", "at": 1, "seconds": 3}]}, "a fault reset takes"),
         ({"faults": [{"kind": "reset", "at": 1, "port": "http"}]}, "a port is a whole number"),
         ({"faults": [{"kind": "partition", "at": 1}]}, "needs between"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import threading
@@ -39,6 +40,21 @@ def test_the_threads_of_a_paused_host_stand_and_its_timers_expire_late() -> None
         time.sleep(1.5)
         host.pause(10)
     assert one == [1, 11.5, 12.5, 13.5, 14.5] and two == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("tick", "before", "seconds"), [(0.005, 0.008, 0.027), (0.001, 0.022, 0.417)])
+def test_a_pause_ends_whatever_the_rounding_of_its_tick(tick: float, before: float, seconds: float) -> None:
+    ends: list[float] = []
+    with Simulation(1, preempt=None) as world:
+        world.network.tick = tick
+        host = world.network.host("one")
+        time.sleep(before)
+        end = world.network.clock.now + seconds
+        host.pause(seconds)
+        assert math.ceil(end / tick) * tick < end  # otherwise these numbers test nothing
+        host.spawn(lambda: ends.append(world.network.clock.now))
+        time.sleep(1)
+    assert ends == [end]
 
 
 def test_each_kind_of_thread_stands_still_and_a_longer_pause_goes_on() -> None:
@@ -173,6 +189,17 @@ def test_a_slow_host_goes_on_later_after_each_wake_for_a_time() -> None:
     assert times == pytest.approx([1.5, 3, 4, 5, 6], abs=0.02)
 
 
+def test_the_end_of_a_slow_down_does_not_end_a_later_one() -> None:
+    times: list[float] = []
+    with Simulation(1, preempt=None) as world:
+        host = world.network.host("one")
+        host.slow_down(0.1, seconds=2)
+        host.slow_down(0.5, seconds=5)
+        host.spawn(ticking, times)
+        time.sleep(20)
+    assert times == pytest.approx([1.5, 3, 4.5, 5.5, 6.5], abs=0.02)
+
+
 def test_a_failure_and_the_end_of_a_run_wait_for_no_pause() -> None:
     def fail() -> None:
         time.sleep(1)
@@ -239,7 +266,7 @@ def test_a_seed_pauses_at_the_same_line_twice() -> None:
 def test_a_pause_lasts_for_a_number_of_seconds(seconds: Any) -> None:
     with Simulation(1) as world, pytest.raises(ValueError, match="a pause is a number of seconds above 0"):
         world.network.hosts.first.pause(seconds)
-    with pytest.raises(ValueError, match=r"pause is a|seconds is a"):
+    with pytest.raises(ValueError, match=r"a fault pause lasts for seconds|seconds is a"):
         Simulation(1, faults={"hosts": HOSTS, "faults": [{**PAUSE, "seconds": seconds}]})
 
 
@@ -249,7 +276,7 @@ def test_the_delay_of_a_slow_host_is_a_range_of_seconds(delay: Any) -> None:
         world.network.hosts.first.slow_down(delay)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "long"])
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), "long"])
 def test_a_host_is_slow_for_a_number_of_seconds(seconds: Any) -> None:
     with Simulation(1) as world, pytest.raises(ValueError, match="seconds is a number above 0"):
         world.network.hosts.first.slow_down(0.5, seconds)

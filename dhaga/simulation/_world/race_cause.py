@@ -1,9 +1,13 @@
-"""The cause of a failure: the switch without which the run passes, with the lines on both sides that do not agree."""
+"""The cause of a failure: a switch between two threads, and the two lines that are in conflict because of the switch.
+
+The *nearest run* is the same run without this switch.
+"""
 
 from __future__ import annotations
 
 import ast
 import linecache
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from types import CodeType
@@ -18,14 +22,23 @@ from .side_by_side import Line
 if TYPE_CHECKING:
     from .._search.outcome import Outcome
 
+DRAWN = re.compile(r" +\d+\.\d{6}  .*?(has timed out after|leaves \d+ unsynced writes|keeps \d+ of \d+ unsynced)")
+"""The pattern of report lines about timeouts and losses of data. The seed has drawn their times and extents."""
+
+DRAWN_SHOWN = 3
+"""The number of last ``DRAWN`` lines that are shown."""
+
 BEFORE = 4
-"""Lines of the stopped thread, before and after its stop, whose names are compared."""
+"""The number of lines of a stopped thread that are compared on each side (before and after) of the stop."""
 
 MOST_COMPARED = 200
-"""Lines after a switch that are compared with those of the nearest run."""
+"""The number of lines after a switch that are compared with lines of the nearest run."""
 
 STRETCH = 20
-"""Lines of the threads after a park that are compared."""
+"""The number of lines of the next thread after a park, and of later lines of other threads, that are compared."""
+
+BOTH, NEARBY = "  both touch", "  the second line and one near the first touch"
+"""Beginnings of the report line that names the shared name of a conflict."""
 
 CHANGING = (
     "append",
@@ -41,11 +54,15 @@ CHANGING = (
     "update",
     "write",
 )
-"""Methods that change their object: a line that calls one writes it."""
+"""Methods that change their object. A call of such a method counts as a write of the object's name."""
 
 
 class Conflict(NamedTuple):
-    """A switch, the lines of two threads that it orders, and the name that both touch; empty if none was found."""
+    """A switch, two lines that the switch puts in another order, and a name that they touch.
+
+    If the switch stops a thread, a line near the first line may touch the name instead. ``name`` is empty if no such
+    name was found. ``words``: a text about each of the two lines.
+    """
 
     switch: Switch
     first: Line
@@ -55,14 +72,17 @@ class Conflict(NamedTuple):
 
 
 class Names(NamedTuple):
-    """The shared names that a line touches: attributes and variables of more than one function; and those it writes."""
+    """The shared names in a line: attributes, and variables that several functions can use.
+
+    ``touched``: all these names; ``written``: the names that the line writes.
+    """
 
     touched: frozenset[str]
     written: frozenset[str]
 
 
 def cause_of(outcome: Outcome) -> str:
-    """Return the text about the cause of a small failing run; empty where its lines were not kept."""
+    """Return a text about the cause of a run's failure; empty for a run with switches in which no conflict is found."""
     if not outcome.switches:
         return of_faults(outcome)
     found = conflict_of(outcome)
@@ -79,26 +99,42 @@ def cause_of(outcome: Outcome) -> str:
     if found.switch.following == CLOCK:
         text.insert(1, "  time passes up to the next deadline")
     if found.name:
-        text.append(f"  both touch {found.name}")
+        text.append(f"{BOTH if is_of_both(found) else NEARBY} {found.name}")
+    text += drawn_in(outcome)
     return "\n".join([f"the cause, the switch {found.switch}{without(outcome)}:", *text])
 
 
+def is_of_both(found: Conflict) -> bool:
+    """Return whether both shown lines touch the name. If not, a line near the first one touches the name."""
+    return all(found.name in names_of(*line[1:]).touched for line in (found.first, found.second))
+
+
 def of_faults(outcome: Outcome) -> str:
-    """Return the cause of a failure in plain order: its faults, if any."""
-    if not outcome.faults:
-        return "the cause lies in no switch: the run also fails if its threads run in plain order"
-    return f"the cause lies in no switch of threads, but in the faults {outcome.faults}"
+    """Return a text about the cause of a failure without switches: the faults, or the last events drawn by the seed."""
+    if outcome.faults:
+        return f"the cause lies in no switch of threads, but in the faults {outcome.faults}"
+    first = "the cause lies in no switch: the run also fails if its threads run in plain order"
+    return "\n".join([f"{first}, by the times that the seed has drawn", *drawn_in(outcome)])
+
+
+def drawn_in(outcome: Outcome) -> list[str]:
+    """Return the last report lines about timeouts and losses of data. The seed has drawn their times and extents."""
+    found = [line.strip() for line in outcome.report.splitlines() if DRAWN.match(line)][-DRAWN_SHOWN:]
+    return ["  the seed has also drawn:", *[f"  {line}" for line in found]] if found else []
 
 
 def without(outcome: Outcome) -> str:
-    """Describe the nearest run, which lacks this switch only."""
+    """Return a phrase about the nearest run: whether it passes, or how it fails."""
     if outcome.nearest is None:
         return ""
     return ", without which the run " + (f"fails by {outcome.nearest}" if outcome.nearest else "passes")
 
 
 def conflict_of(outcome: Outcome) -> Conflict | None:
-    """Return the first switch whose threads touch the same name, else the first one."""
+    """Return the first conflict that has a name, or else the first conflict.
+
+    Returns: None if there is no conflict, or if not all lines of the run were kept.
+    """
     if not outcome.lines or len(outcome.lines) >= LINES_KEPT:
         return None
     found = [each for each in map(Reading(outcome).conflict, range(len(outcome.marks))) if each is not None]
@@ -106,7 +142,7 @@ def conflict_of(outcome: Outcome) -> Conflict | None:
 
 
 class Reading:
-    """Reads the lines of a run around its switches."""
+    """The search for conflicts in the lines around the switches of a run."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.switches = switches_from(outcome.switches)
@@ -115,14 +151,14 @@ class Reading:
         self.nearest: Sequence[Line] = outcome.nearest_lines
 
     def conflict(self, number: int) -> Conflict | None:
-        """Return the lines that a switch orders: of the stopped thread, or of the thread that runs instead."""
+        """Return the conflict of the switch with this index; None if no such conflict is found."""
         around = self.around_the_stop(number)
         if self.switches[number].preempts or (around is not None and around.name):
             return around
         return self.after_the_park(number) or self.beside_the_nearest(number) or around
 
     def beside_the_nearest(self, number: int) -> Conflict | None:
-        """Return two lines that the nearest run has in the other order, or of which the failing one lacks the first."""
+        """Return a conflict: a line of the failing run, and a line that precedes this line only in the nearest run."""
         switch, (mark, _, _) = self.switches[number], self.marks[number]
         failing, passing = self.lines[mark:][:MOST_COMPARED], self.nearest[mark:][:MOST_COMPARED]
         for at, one in enumerate(failing):
@@ -134,7 +170,7 @@ class Reading:
         return None
 
     def after_the_park(self, number: int) -> Conflict | None:
-        """Return what a thread runs that goes before its turn, and what another one runs after it therefore."""
+        """Return a conflict: a line of the thread that the switch puts first, and a later line of another thread."""
         switch, (mark, _, _) = self.switches[number], self.marks[number]
         begin = next((at for at in range(mark, len(self.lines)) if self.lines[at][0] == switch.following), None)
         if begin is None:
@@ -149,7 +185,7 @@ class Reading:
         return None
 
     def around_the_stop(self, number: int) -> Conflict | None:
-        """Return what a switch lets run between two lines of the thread that it stops."""
+        """Return a conflict: the line at which a switch stops a thread, and a line that runs during the stop."""
         switch, (mark, file, line) = self.switches[number], self.marks[number]
         words = ("stands before" if file else "waits after", "runs meanwhile")
         me = switch.number
@@ -160,15 +196,18 @@ class Reading:
         end = next((at for at in range(mark, len(self.lines)) if self.lines[at][0] == me), len(self.lines))
         others = self.lines[mark:end]
         after = [each for each in self.lines[end:] if each[0] == me][:BEFORE]
-        for own in (stopped, *reversed(before), *after):
-            for other in others:
-                if name := clash(own, other):
-                    return Conflict(switch, stopped, other, name, words)
+        pairs = [(other, clash(own, other)) for own in (stopped, *reversed(before), *after) for other in others]
+        clashes = [(other, name) for other, name in pairs if name]
+        if clashes:
+            # Lines that write are preferred, because a read by another thread does no harm to the stopped thread.
+            writes = [(other, name) for other, name in clashes if name in names_of(*other[1:]).written]
+            other, name = (writes or clashes)[0]
+            return Conflict(switch, stopped, other, name, words)
         return Conflict(switch, stopped, others[0] if others else stopped, "", words)
 
 
 def clash(one: Line, other: Line) -> str:
-    """Return a name that both lines touch and one of them writes; empty without one."""
+    """Return a name that both lines touch and at least one line writes, or an empty string."""
     ours, theirs = names_of(*one[1:]), names_of(*other[1:])
     both = ours.touched & theirs.touched & (ours.written | theirs.written)
     return min(both, default="")
@@ -176,7 +215,7 @@ def clash(one: Line, other: Line) -> str:
 
 @cache
 def names_of(file: str, line: int) -> Names:
-    """Return the shared names in the source of a line."""
+    """Return the shared names in the source line with this number."""
     private = private_names(file, line)
     touched, written = set(), set()
     for node in nodes_of(file).get(line, ()):
@@ -192,7 +231,7 @@ def names_of(file: str, line: int) -> Names:
 
 
 def changed_by(node: ast.AST) -> str:
-    """Return the name of an object that a node changes: ``names[0] = 1``, ``names.append(1)``."""
+    """Return the name of the object that a node changes: ``names`` for ``names.append(1)``; empty for other nodes."""
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
         owner: ast.AST = node.value
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
@@ -209,7 +248,7 @@ def source_of(file: str) -> str:
 
 @cache
 def nodes_of(file: str) -> dict[int, list[ast.AST]]:
-    """Return the nodes of a file by their first lines; none where it cannot be read."""
+    """Return the syntax-tree nodes of a file by their first lines; empty if the file cannot be parsed."""
     found: dict[int, list[ast.AST]] = {}
     try:
         tree = ast.parse(source_of(file))
@@ -223,13 +262,13 @@ def nodes_of(file: str) -> dict[int, list[ast.AST]]:
 
 @cache
 def private_names(file: str, line: int) -> frozenset[str]:
-    """Return the local variables of the function around a line that no other function sees."""
+    """Return the variables that only the function around a line can use."""
     try:
         module = compile(source_of(file), file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return frozenset()
     inside = [code for code in codes_in(module) if any(at == line for _, _, at in code.co_lines())]
-    # The innermost function comes last; the module's own variables are shared.
+    # The innermost function comes last. A module has no private variables.
     own = inside[-1] if inside else module
     return frozenset(own.co_varnames) - frozenset(own.co_cellvars)
 

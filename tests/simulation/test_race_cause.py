@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dhaga.simulation import Outcome, Settings, search, shrink
-from dhaga.simulation._world.cause import cause_of, clash, names_of
+from dhaga.simulation._world.race_cause import cause_of, clash, names_of
 from dhaga.simulation._world.report import failure_text
 from tests.kit.races import RACES
 
@@ -83,7 +83,7 @@ def test_the_cause_names_the_switch_both_lines_and_the_name(file: str) -> None:
     assert cause_of(found).splitlines() == [
         "the cause, the switch 1.2>2, without which the run passes:",
         "  one stands before   bank.py:11  total = seen + 1",
-        "  two runs meanwhile  bank.py:10  seen = total",
+        "  two runs meanwhile  bank.py:11  total = seen + 1",
         "  both touch total",
     ]
 
