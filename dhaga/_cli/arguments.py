@@ -1,6 +1,6 @@
-"""Command lines: a parser with short help that suggests names for misspelt ones, and validators for its ``type``.
+"""Command lines: a parser that prints a short help and suggests similar names, and validators for arguments.
 
-A validator returns the value or raises ArgumentTypeError.
+A validator is the ``type`` of an argument: it returns the value or raises ArgumentTypeError.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any, NoReturn
 from .._kernel.context_manager import contextmanager
 
 WIDEST_OPTION = 30
-"""Columns of the options in a help text; the explanation of a longer one begins on the next line."""
+"""Width of the options' column in a help text. The explanation of a longer option begins on the next line."""
 
 
 @contextmanager
 def extra(command: str) -> Iterator[None]:
-    """Import the modules of a command that need an extra, in the block. Raises: SystemExit that names the extra.
+    """Run a block of imports that need an extra of Dhaga. Raises: SystemExit that names the extra if a module is
+    missing.
 
-    Imports in the block, and not at the head of a module, leave ``--help`` working without the extra.
+    The imports are not at the top of a module, so that ``--help`` works without the extra.
     """
     try:
         yield
@@ -34,9 +35,9 @@ def extra(command: str) -> Iterator[None]:
 
 
 class CommandLine(argparse.ArgumentParser):
-    """The parser of ``python -m dhaga NAME``, whose help gives the meaning of every option in 80 columns.
+    """The parser of ``python -m dhaga NAME``. Its help explains every option in 80 columns.
 
-    The usage is one line, because the list of options follows it. The description explains the operand.
+    The usage is one line, because a list of the options follows. The description explains the operand.
     """
 
     def __init__(self, name: str, operands: str, description: str, epilog: str = "") -> None:
@@ -54,7 +55,9 @@ class CommandLine(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> Any:
-        """Parse; an unknown option is named before its value is taken for an operand."""
+        """Parse arguments, but first report an unknown option, because the option's value could be parsed as an
+        operand.
+        """
         options = [option for option in self._option_string_actions if option.startswith("--")]
         for word in args or ():
             name = word.partition("=")[0]
@@ -65,12 +68,12 @@ class CommandLine(argparse.ArgumentParser):
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Exit with the message, and say where the options are listed."""
+        """Exit with the message and a hint that ``--help`` lists the options."""
         self.exit(2, f"{self.prog}: {message}\n{self.prog} --help lists the options\n")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that names the most similar known word; empty without one."""
+    """Return a question that names the most similar known word, or "" if no word is similar."""
     similar = get_close_matches(word, known, n=1)
     return f": did you mean {similar[0]}?" if similar else ""
 
@@ -82,7 +85,7 @@ def process_id(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """Return a whole number from 1."""
+    """Return a whole number of 1 or more."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
@@ -96,8 +99,16 @@ def seconds(text: str) -> float:
     return value
 
 
+def positive_seconds(text: str) -> float:
+    """Return a finite number of seconds above 0."""
+    value = float_or_nan(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
 def seconds_between(lowest: float, highest: float) -> Callable[[str], float]:
-    """Return a validator of seconds within these bounds, both included."""
+    """Return a validator that accepts seconds between these bounds, both included."""
 
     def validate(text: str) -> float:
         value = float_or_nan(text)
@@ -109,7 +120,7 @@ def seconds_between(lowest: float, highest: float) -> Callable[[str], float]:
 
 
 def float_or_nan(text: str) -> float:
-    """Return the number, or NaN for another text: NaN fails each comparison of a validator."""
+    """Return the number, or NaN if the text is no number. NaN fails each comparison of a validator."""
     try:
         return float(text)
     except ValueError:
@@ -117,7 +128,7 @@ def float_or_nan(text: str) -> float:
 
 
 def or_none(validator: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a validator that accepts ``none`` for None, and what ``validator`` accepts."""
+    """Return a validator that returns None for the word ``none``, and otherwise calls ``validator``."""
 
     def validate(text: str) -> Any:
         return None if text == "none" else validator(text)

@@ -1,4 +1,4 @@
-"""``python -m dhaga dump PID``: print the state and stack of every dhaga of a live process."""
+"""``python -m dhaga dump PID``: prints the state and the stack of every dhaga of a running process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROGRAM = "python -m dhaga dump"
 
 
 def main(arguments: list[str]) -> int:
-    """Print the dump of a process. Returns: an exit status."""
+    """Print the dump of a process. Returns: the exit status."""
     options = command_line().parse_args(arguments)
     return exit_status(PROGRAM, lambda: dump(options))
 

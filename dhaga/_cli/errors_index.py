@@ -1,7 +1,7 @@
-"""The errors index: the entries of ``docs/reference/errors.md``, which a wheel holds beside this module.
+"""The errors index: the entries of ``docs/reference/errors.md``. A wheel has a copy of this page beside this module.
 
-The page is the one source, for people in a checkout, for Sphinx, and for ``python -m dhaga explain``. An entry is one
-message or several, each in a line of code, then ``: *Cause.* …`` and ``  *Cure.* …``.
+Readers of a checkout, Sphinx, and ``python -m dhaga explain`` all use this page. An entry consists of one or more
+messages, each on its own line in backquotes, and of the paragraphs ``: *Cause.* …`` and ``  *Cure.* …``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ ENTRY = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 INSERTED = "…"
-"""Stands for a value in a message."""
+"""Placeholder for a value in a message."""
 
 MIN_LETTERS = 4
-"""A message whose longest piece between two values has fewer letters fits too many texts."""
+"""Minimum length of a message's longest piece between inserted values. Shorter pieces would match too many texts."""
 
 
 class Entry(NamedTuple):
-    """Messages with one cause and cure. ``heading``: their exception; cause and cure are Markdown in one line."""
+    """Messages with the same cause and cure. ``cause`` and ``cure`` are Markdown in one line, ``heading`` is the
+    exception's name.
+    """
 
     heading: str
     texts: tuple[str, ...]
@@ -38,7 +40,7 @@ class Entry(NamedTuple):
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """Return the entries of the page, in its order."""
+    """Return the entries of the page, in the page's order."""
     page = (IN_WHEEL if IN_WHEEL.exists() else IN_CHECKOUT).read_text(encoding="utf-8")
     _, *parts = HEADING.split(page)
     return tuple(
@@ -62,13 +64,13 @@ def headings() -> list[str]:
 
 
 def of_heading(name: str) -> list[Entry]:
-    """Return the entries of an exception: ``Deadlock``, ``dhaga.Deadlock``, ``deadlock``."""
+    """Return the entries of an exception with a name such as ``Deadlock``, ``dhaga.Deadlock`` or ``deadlock``."""
     wanted = name.rpartition(".")[2].casefold()
     return [entry for entry in entries() if entry.heading.casefold() == wanted]
 
 
 def of_message(message: str) -> list[Entry]:
-    """Return the entries whose text fits a message or a traceback most exactly."""
+    """Return the entries with the longest text that occurs in a message or a traceback."""
     message = in_one_line(message)
     found = [(exactness(text), entry) for entry in entries() for text in entry.texts if fits(text, message)]
     best = max((letters for letters, _ in found), default=0)
@@ -81,12 +83,12 @@ def fits(text: str, message: str) -> bool:
 
 
 def exactness(text: str) -> int:
-    """Return the number of letters outside inserted values; 0 if no piece has ``MIN_LETTERS``."""
+    """Return the number of characters outside inserted values; 0 if no piece has ``MIN_LETTERS`` characters."""
     pieces = text.split(INSERTED)
     return len("".join(pieces)) if max(map(len, pieces)) >= MIN_LETTERS else 0
 
 
 def with_words(words: Iterable[str]) -> list[Entry]:
-    """Return the entries whose messages have all these words."""
+    """Return the entries whose messages contain all these words."""
     wanted = [word.casefold() for word in words]
     return [entry for entry in entries() if all(word in " ".join(entry.texts).casefold() for word in wanted)]

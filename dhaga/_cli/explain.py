@@ -1,4 +1,4 @@
-"""``python -m dhaga explain``: print meaning, causes and cures of an exception or a message, without a network."""
+"""``python -m dhaga explain``: prints causes and cures of an exception or a message. The command needs no network."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .errors_index import Entry
 
 PROGRAM = "python -m dhaga explain"
 MOST = 12
-"""Entries that are printed for a few words; more would not help."""
+"""Maximum number of entries to print if the user gives only a few words of a message."""
 
 WIDEST = 100
-"""Columns of the text in a wide terminal."""
+"""Maximum width of the text in columns."""
 
 LINK = re.compile(r"\[([^]]+)\]\(([^)#]+)(#[^)]+)?\)")
 
 
 def main(arguments: list[str]) -> int:
-    """Print the entries that the words name. Returns: an exit status, 1 if there are none."""
+    """Print the entries that the words describe. Returns: the exit status, 1 if no entry was found."""
     words = command_line().parse_args(arguments).words
     if not words:
         print("\n".join(errors_index.headings()))
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def find(message: str) -> list[Entry]:
-    """Return the entries of an exception, of a message, or of a few words of one."""
+    """Return the entries for an exception's name, a message, or a few words of a message."""
     name, _, rest = message.strip().partition(":")
     few = errors_index.with_words(message.split()) or (errors_index.of_heading(name) if rest else [])
     exact = errors_index.of_heading(message.strip()) or errors_index.of_message(message)
@@ -57,7 +57,7 @@ def refuse(message: str) -> int:
 
 
 def formatted(entry: Entry) -> Iterator[str]:
-    """Format an entry for a terminal; a link to a page becomes its path in a checkout."""
+    """Yield the lines of an entry for a terminal. A page's path in a checkout replaces each link to the page."""
     width = min(shutil.get_terminal_size().columns, WIDEST)
     for text in entry.texts:
         yield from textwrap.wrap(f"{entry.heading}: {text}", width, subsequent_indent="    ")
@@ -67,7 +67,7 @@ def formatted(entry: Entry) -> Iterator[str]:
 
 
 def path_of(target: str) -> str:
-    """Return the path in a checkout of a page that the index links to."""
+    """Return a page's path in a checkout. ``target`` is the target of a link from the index to the page."""
     return f"docs/{target.removeprefix('../')}" if target.startswith("../") else f"docs/reference/{target}"
 
 

@@ -1,4 +1,4 @@
-"""Terminal input key by key (cbreak mode), restored at the end."""
+"""Reads a terminal key by key (cbreak mode), and restores the terminal's previous mode at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from .._kernel.context_manager import contextmanager
 
 ESCAPE_SECONDS = 0.05
-"""The rest of an escape sequence (an arrow key) follows within this time; otherwise it was the escape key."""
+"""Number of seconds to wait for the rest of an escape sequence. If nothing follows, the key is the escape key."""
 
 KEY_NAMES = {
     b"\x1b[A": "up", b"\x1bOA": "up", b"\x1b[B": "down", b"\x1bOB": "down",
@@ -22,16 +22,16 @@ KEY_NAMES = {
 
 
 class KeyReader:
-    """Reads the keys pressed at a terminal. ``pending``: bytes read but not returned as keys yet."""
+    """Reads keys from a terminal. ``pending`` contains the bytes that are read but not yet returned as keys."""
 
     def __init__(self, file: int) -> None:
         self.file = file
         self.pending = b""
 
     def wait(self, seconds: float) -> str | None:
-        """Return the next key, by name or as its character, or None if none is pressed in time.
+        """Return the next key as a name or a character; return None if no key is pressed within ``seconds``.
 
-        Raises: EOFError when the terminal is gone.
+        Raises: EOFError if the terminal is gone.
         """
         if not self.pending and not self.receive(seconds):
             return None
@@ -79,14 +79,13 @@ class KeyReader:
 
 @contextmanager
 def cbreak_keys(file: int) -> Iterator[KeyReader]:
-    """Put a terminal into cbreak mode for the block: no echo, no line buffering. Ctrl-C interrupts, Ctrl-Z is a key."""
+    """Run a block with a terminal in cbreak mode: no echo, no line buffering. Ctrl-C interrupts; Ctrl-Z is a key."""
     saved = termios.tcgetattr(file)
     try:
         tty.setcbreak(file, termios.TCSANOW)
         attributes = termios.tcgetattr(file)
-        attributes[6][termios.VSUSP] = bytes(
-            [os.fpathconf(file, "PC_VDISABLE")]
-        )  # a stopped process would leave the terminal in cbreak mode
+        # Ctrl-Z is disabled, because a stopped process would leave the terminal in cbreak mode.
+        attributes[6][termios.VSUSP] = bytes([os.fpathconf(file, "PC_VDISABLE")])
         termios.tcsetattr(file, termios.TCSANOW, attributes)
         yield KeyReader(file)
     finally:

@@ -1,8 +1,8 @@
-"""``python -m dhaga SCRIPT``: run an unchanged program as the interpreter would, with its threads as dhagas.
+"""``python -m dhaga SCRIPT``: runs an unchanged program like the interpreter does, but its threads are dhagas.
 
-The patch is applied before the program's first line. The program is ``__main__``, with the ``sys.argv`` and
-``sys.path`` that the interpreter would give it. A process that ``multiprocessing`` forks from it is also patched; a
-spawned one imports the script anew, without the patch.
+The patch is applied before the program's first line. The program runs as ``__main__``, with the ``sys.argv`` and
+``sys.path`` that the interpreter would set. A process that ``multiprocessing`` forks from the program is also patched.
+A process that ``multiprocessing`` spawns imports the script again, without the patch.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoader
 from importlib.util import find_spec
 from pkgutil import get_importer
+from textwrap import dedent
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
@@ -21,11 +22,11 @@ from .._kernel.run.call_outs import calls_out
 from ..monkey import _early
 
 HAS_CACHED = sys.version_info < (3, 15)
-"""Whether modules have a ``__cached__``."""
+"""Whether modules have the attribute ``__cached__``."""
 
 
 class NoProgram(Exception):
-    """The program was not found. Text and exit status are the ones that the interpreter has for this."""
+    """Raised if the program is not found. Text and exit status are the same as the interpreter's."""
 
     def __init__(self, text: str, status: int = 2) -> None:
         super().__init__(text)
@@ -33,9 +34,9 @@ class NoProgram(Exception):
 
 
 class Program(NamedTuple):
-    """A program to run: its code, the names of its ``__main__``, and the first items of ``sys.argv`` and ``sys.path``.
+    """A program to run: its code, initial names of ``__main__``, and the first items of ``sys.argv`` and ``sys.path``.
 
-    ``path``: None if ``sys.path`` stays unchanged.
+    ``path`` is None if ``sys.path`` is not changed.
     """
 
     code: CodeType
@@ -45,10 +46,10 @@ class Program(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Options of the command line for the patch.
+    """Command-line options of the patch.
 
-    ``imitated``: packages that ``compat`` provides to the program; ``cooperative``: without preemption;
-    ``real_threads``: modules whose threads stay OS threads.
+    ``imitated``: packages that ``compat`` provides to the program. ``cooperative``: whether preemption is off.
+    ``real_threads``: modules whose threads remain OS threads.
     """
 
     imitated: Sequence[str] = ()
@@ -59,13 +60,19 @@ class Options(NamedTuple):
 # ---- finding the program
 
 
-def program_from_text(source: str, name: str, argv: str) -> Program:
-    """Return a source text as a program (``-c``, stdin)."""
-    return Program(compile(source, name, "exec", dont_inherit=True), {}, argv, "")
+def program_from_text(source: str) -> Program:
+    """Return the text of ``-c`` as a program. Since 3.14, the interpreter ignores a common indent of its lines."""
+    text = dedent(source) if sys.version_info >= (3, 14) else source
+    return Program(compile(text, "<string>", "exec", dont_inherit=True), {}, "-c", "")
+
+
+def program_from_stdin() -> Program:
+    """Return the text of standard input as a program."""
+    return Program(compile(sys.stdin.read(), "<stdin>", "exec", dont_inherit=True), {}, "-", "")
 
 
 def program_from_module(name: str) -> Program:
-    """Return a module as a program, or a package's ``__main__`` (``-m``)."""
+    """Return a module, or a package's ``__main__``, as a program (``-m``)."""
     spec = find_module_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         name = f"{name}.__main__"
@@ -79,15 +86,15 @@ def find_module_spec(name: str) -> ModuleSpec | None:
     try:
         return find_spec(name)
     except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):  # it, or a parent
-            return None
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            return None  # the module or one of its parents is missing
         raise
-    except ValueError:  # such as __main__, which has no spec
+    except ValueError:  # a module without a spec, such as __main__
         return None
 
 
 def program_from_spec(spec: ModuleSpec, argv: str, path: str | None = None) -> Program:
-    """Return the program that the spec's loader finds. Raises: NoProgram."""
+    """Return the program that the spec's loader loads. Raises: NoProgram."""
     code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
     if code is None:
         raise NoProgram(f"No code object available for {spec.name}", 1)
@@ -100,7 +107,7 @@ def program_from_spec(spec: ModuleSpec, argv: str, path: str | None = None) -> P
 
 
 def program_from_file(path: str) -> Program:
-    """Return a file as a program, or the ``__main__.py`` of a folder or an archive. Raises: NoProgram."""
+    """Return a file, or the ``__main__.py`` of a folder or an archive, as a program. Raises: NoProgram."""
     full = os.path.join(os.getcwd(), path)
     importer = get_importer(full)
     if importer is not None:
@@ -119,16 +126,16 @@ def program_from_file(path: str) -> Program:
     return Program(code, names, path, os.path.dirname(os.path.realpath(path)))
 
 
-# ---- running it
+# ---- running the program
 
 
 @calls_out
 def run(find: Callable[[], Program], arguments: list[str], options: Options) -> None:
-    """Patch, then run the program that ``find`` returns, with these arguments.
+    """Apply the patch, then run the program that ``find`` returns, with these arguments.
 
-    Raises: what the program raises, NoProgram.
+    Raises: errors of the program, NoProgram.
     """
-    previous = sys.modules["__main__"]  # kept alive: its functions are on our stack
+    previous = sys.modules["__main__"]  # kept alive, because functions of that module are still running
     patch_first(cooperative=options.cooperative or bool(options.imitated), real_threads=options.real_threads)
     compat.install(*options.imitated)
     try:
@@ -147,7 +154,9 @@ def run(find: Callable[[], Program], arguments: list[str], options: Options) -> 
 
 
 def patch_first(**options: Any) -> None:
-    """Patch; restart the process with an early patch if an agent has come first. Raises: PatchError."""
+    """Patch the standard library. If earlier code prevents the patch, restart the process and patch before that code.
+    Raises: PatchError.
+    """
     try:
         monkey.patch(**options)
     except monkey.PatchError:
@@ -160,14 +169,14 @@ def new_main(program: Program) -> ModuleType:
     """Create the program's ``__main__`` module."""
     main = ModuleType("__main__")
     main.__dict__.update({"__builtins__": sys.modules["builtins"], **program.names})
-    if sys.version_info < (3, 14):  # since 3.14 (PEP 649) only modules with annotations have ``__annotations__``
+    if sys.version_info < (3, 14):  # since 3.14 (PEP 649), only modules with annotations have ``__annotations__``
         main.__dict__.setdefault("__annotations__", {})
     sys.modules["__main__"] = main
     return main
 
 
 def hide_runner_frames(error: BaseException) -> None:
-    """Leave this runner's frames out of the traceback of an error that ends the program."""
+    """Hide this module's frames in the traceback of an error that ends the program."""
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
@@ -181,7 +190,7 @@ def hide_runner_frames(error: BaseException) -> None:
 
 
 def program_traceback(trace: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback that begins in the program."""
+    """Return a traceback from the program's first frame on; None if no frame belongs to the program."""
     inside = False
     while trace is not None:
         here = trace.tb_frame.f_code.co_filename == __file__

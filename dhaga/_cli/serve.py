@@ -1,4 +1,4 @@
-"""``python -m dhaga serve module:app``: command line, and import of the app. Processes: ``servers._prefork``."""
+"""``python -m dhaga serve module:app``: parses the command line, and imports the app in the workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..servers._service import GRACE
 from ..servers._tcp import HANDSHAKE_SECONDS, MAX_CONNECTIONS
 from ..socket import socket
 from ..ssl import Purpose, SSLContext, create_default_context
-from .arguments import CommandLine, count, extra, or_none, seconds
+from .arguments import CommandLine, count, extra, or_none, positive_seconds, seconds
 
 if TYPE_CHECKING:
     from ..http.wsgi import Server
@@ -37,12 +37,16 @@ LOG_FORMAT = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
 
 
 def main(arguments: list[str]) -> int:
-    """Serve an app as the command line says, until a signal ends it. Returns: an exit status."""
+    """Serve an app according to the command line, until a signal ends the server. Returns: the exit status."""
     parser = command_line()
     options = parser.parse_args(arguments)
     if options.keyfile and not options.certfile:
         parser.error("--keyfile needs --certfile")
     refuse_missing(parser, options)
+    try:
+        limits_of(options)
+    except ValueError as error:
+        parser.error(str(error))
     with extra("serve"):
         from ..http import wsgi  # noqa: F401  (here, before the workers are forked)
     log_to_stderr()
@@ -56,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def refuse_missing(parser: CommandLine, options: argparse.Namespace) -> None:
-    """Exit with a usage error if an option needs what the platform lacks."""
+    """Exit with a usage error if an option needs a feature that the platform lacks."""
     given = {
         "--workers": options.workers > 1,
         "--reuse-port": options.reuse_port,
@@ -68,7 +72,7 @@ def refuse_missing(parser: CommandLine, options: argparse.Namespace) -> None:
 
 
 def service(options: argparse.Namespace, patch: bool) -> Master | OneProcess:
-    """Return the master of the workers; where no process forks, what serves in this one."""
+    """Return the master of the workers. On a platform without fork, return the server of this one process."""
     common: dict[str, Any] = {
         "threads": options.threads,
         "grace": options.graceful_timeout,
@@ -86,9 +90,9 @@ def service(options: argparse.Namespace, patch: bool) -> Master | OneProcess:
 
 
 def may_patch(options: argparse.Namespace) -> bool:
-    """Return whether the workers can be patched, perhaps after a restart; if not, say it once, here in the master.
+    """Return whether the workers can be patched. Restart this process if only a restart makes the patch possible.
 
-    Raises: SystemExit, if the patch is required.
+    If a wanted patch is impossible, log one warning in the master. Raises: SystemExit if the patch is required.
     """
     if not _doors.is_wanted():
         return False
@@ -103,12 +107,12 @@ def may_patch(options: argparse.Namespace) -> bool:
 
 
 def give_up(why: str) -> NoReturn:
-    """Exit with a message, which the interpreter prints as the text of the SystemExit."""
+    """Exit with a message, which the interpreter prints."""
     raise SystemExit(f"{PROGRAM}: {why}")
 
 
 def log_to_stderr() -> None:
-    """Show Dhaga's log records; the app configures its own logging."""
+    """Write Dhaga's log records to stderr. The app configures its own logging."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     logger.addHandler(handler)
@@ -156,7 +160,7 @@ def command_line() -> CommandLine:
     add("--backlog", metavar="N", type=count, default=BACKLOG, help=help)
     add("--reuse-port", action="store_true", help="a listening socket in each worker, not a shared one")
     help = f"time for a TLS handshake (default: {HANDSHAKE_SECONDS:g})"
-    add("--handshake-timeout", metavar="SECONDS", type=seconds, default=HANDSHAKE_SECONDS, help=help)
+    add("--handshake-timeout", metavar="SECONDS", type=positive_seconds, default=HANDSHAKE_SECONDS, help=help)
     add_limits(parser.add_argument_group("limits of a client's requests (none: no limit)"))
     return parser
 
@@ -174,11 +178,11 @@ LIMITED = {
     "queue_timeout": "time that --concurrency may hold back a request",
     "request_timeout": "time for the app to answer; then 503, and its stack in the log",
 }
-"""The meaning of each field of ``Limits``."""
+"""The help text of each field of ``Limits``."""
 
 
 def add_limits(group: argparse._ArgumentGroup) -> None:
-    """Add an option for each field of ``Limits``: ``--idle-timeout``, ``--max-body``."""
+    """Add an option for each field of ``Limits``, such as ``--idle-timeout`` or ``--max-body``."""
     for field in dataclasses.fields(Limits):
         timed = field.name.endswith("_timeout")
         plain = timed or field.name.startswith("min_")
@@ -187,7 +191,7 @@ def add_limits(group: argparse._ArgumentGroup) -> None:
             f"--{'' if plain else 'max-'}{field.name.replace('_', '-')}",
             dest=field.name,
             metavar="SECONDS" if timed else "N",
-            type=or_none(seconds if timed else count),
+            type=or_none(positive_seconds if timed else count),
             default=field.default,
             help=f"{LIMITED[field.name]} (default: {default})",
         )
@@ -200,9 +204,10 @@ def app(text: str) -> str:
 
 
 def address(text: str) -> Address:
-    """Parse an address from the command line."""
-    if text.startswith("unix:"):
-        return text.removeprefix("unix:").removeprefix("//")
+    """Return the address that a command-line argument describes."""
+    path = text.removeprefix("unix:").removeprefix("//")
+    if text.startswith("unix:") and path:  # an empty path would be a random address
+        return path
     if text.startswith("fd://"):
         return inherited_socket(text.removeprefix("fd://"))
     host, colon, port = text.rpartition(":")
@@ -214,7 +219,7 @@ def address(text: str) -> Address:
 
 
 def inherited_socket(number: str) -> socket:
-    """Return a listening socket inherited from the parent process, such as systemd."""
+    """Return a listening socket that this process inherited from its parent, such as systemd."""
     try:
         return socket(fileno=int(number))
     except (OSError, ValueError) as error:
@@ -225,7 +230,7 @@ def inherited_socket(number: str) -> socket:
 
 
 def set_up_worker(options: argparse.Namespace, patch: bool) -> Callable[[Address], Server]:
-    """Patch, if ``patch``, and ``set_up``. From: a worker; the master stays unpatched."""
+    """Apply the patch if ``patch`` is true, then call ``set_up``. From: a worker; the master stays unpatched."""
     if patch:
         _doors.patch_after(cooperative=options.cooperative, real_threads=options.real_threads)
         _early.run_next()
@@ -233,12 +238,12 @@ def set_up_worker(options: argparse.Namespace, patch: bool) -> Callable[[Address
 
 
 def set_up(options: argparse.Namespace) -> Callable[[Address], Server]:
-    """Import the app and read the certificate, anew in each worker. Returns: a function that creates a server."""
+    """Import the app and read the certificate; each worker does this. Returns: a function that creates a server."""
     from ..http.wsgi import Server
 
     app = load(options.app)
     context = None if options.certfile is None else tls_context(options.certfile, options.keyfile)
-    limits = Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)})
+    limits = limits_of(options)
     access_log = open_log(options.access_log)
 
     def make_server(where: Address) -> Server:
@@ -257,8 +262,13 @@ def set_up(options: argparse.Namespace) -> Callable[[Address], Server]:
     return make_server
 
 
+def limits_of(options: argparse.Namespace) -> Limits:
+    """Return the limits that the options set. Raises: ValueError for ``none`` where a limit is needed."""
+    return Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)})
+
+
 def load(target: str) -> Any:
-    """Return the app that ``module:attribute`` names, or ``module:factory()`` returns.
+    """Return the app that ``module:attribute`` names, or that ``module:factory()`` returns.
 
     Raises: SystemExit with the reason.
     """
@@ -278,7 +288,7 @@ def load(target: str) -> Any:
 
 
 def import_app(name: str) -> Any:
-    """Import the module; an import error inside it is raised unchanged."""
+    """Import a module. An import error inside the module is raised unchanged."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -299,7 +309,7 @@ def tls_context(certfile: str, keyfile: str | None) -> SSLContext:
 
 
 def open_log(path: str | None) -> Any:
-    """Open the access log in each worker, so that a reload reopens a rotated file."""
+    """Open the access log. Each worker does this, so that a reload reopens a rotated file."""
     if path is None:
         return None
     if path == "-" and sys.stdout is None:
@@ -321,16 +331,16 @@ def stdout_by_line() -> TextIO:
 
 STATUS = re.compile(r'(?<=" )([1-5])[0-9]{2}(?= )')
 STATUS_COLOURS = {"2": "32", "3": "36", "4": "33", "5": "1;31"}
-"""Colours of a terminal by the first digit: green, cyan, yellow, bold red."""
+"""Terminal colors by the first digit of the status: green, cyan, yellow, bold red."""
 
 
 def has_colour(file: TextIO) -> bool:
-    """Return whether a file is a terminal that shows colours, and its user wants them (https://no-color.org)."""
+    """Return whether a file is a terminal that shows colors and whose user wants them (https://no-color.org)."""
     return file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def in_colour(file: TextIO) -> Callable[[str], object]:
-    """Return a function that writes a line of the access log with its status in colour."""
+    """Return a function that writes a line of the access log and colors the status."""
 
     def coloured(status: re.Match[str]) -> str:
         return f"\x1b[{STATUS_COLOURS.get(status[1], '0')}m{status[0]}\x1b[0m"

@@ -1,7 +1,7 @@
-"""``python -m dhaga simulate program.py``: run a threaded program by many seeds, and show how it fails.
+"""``python -m dhaga simulate program.py``: runs a threaded program with many seeds, and shows how the program fails.
 
-The process starts itself again with a fixed hash seed and without address randomisation, so that sets are in the same
-order in each run.
+The process restarts itself with a fixed hash seed and without address randomization, so that sets have the same order
+in each run.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ from .arguments import CommandLine, count, seconds
 
 SEEDS = 100
 
+REPEATED = ("preempt", "module", "allow", "faults", "stalls", "max_events", "max_seconds", "timeout")
+"""Options that the command for a replay repeats with the same values."""
+
 NO_RANDOM_ADDRESSES = 0x0040000
 """ADDR_NO_RANDOMIZE of Linux's personality(2)."""
 
 
 def main(arguments: list[str]) -> int:
-    """Search, replay or check a program. Returns: an exit status, 1 if it fails."""
+    """Search, replay or check a program. Returns: the exit status, 1 if the program fails."""
     own, rest = split(command_line(), arguments)
     options = command_line().parse_args(own)
     if not rest:
@@ -58,24 +61,26 @@ def main(arguments: list[str]) -> int:
 
 
 def split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Return the options of the command, and the program with its arguments."""
+    """Split the arguments into the options of the command, and the program with its arguments."""
     flags = {name for action in parser._actions if action.nargs == 0 for name in action.option_strings}
     place = 0
     while place < len(arguments) and arguments[place].startswith("-") and arguments[place] not in ("-", "-m"):
-        place += 1 if "=" in arguments[place] or arguments[place] in flags else 2
+        word = arguments[place]
+        # A flag may be abbreviated.
+        place += 1 if "=" in word or any(flag.startswith(word) for flag in flags) else 2
     return arguments[:place], arguments[place:]
 
 
 def start_again() -> None:
-    """Replace this process by the same one with a fixed hash seed and fixed addresses. Returns: never."""
-    with contextlib.suppress(AttributeError, OSError):  # not on every platform, and not in every container
+    """Restart this process with a fixed hash seed and fixed addresses. Returns: never."""
+    with contextlib.suppress(AttributeError, OSError):  # some platforms and containers do not support the call
         ctypes.CDLL(None).personality(NO_RANDOM_ADDRESSES)
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
 
 
 class Command:
-    """One call of the command: its options, and the program with its arguments."""
+    """One invocation of the command: its options, and the program with its arguments."""
 
     def __init__(self, options: argparse.Namespace, rest: list[str]) -> None:
         self.options = options
@@ -93,7 +98,7 @@ class Command:
             faults=options.faults,
         )
         self.settings.check()
-        # Users debug a single seed: it has a limit only if they give one.
+        # This default does not apply to the run of a single seed, because users debug single seeds.
         self.real_seconds = options.timeout or REAL_SECONDS
 
     def run(self) -> int:
@@ -101,8 +106,14 @@ class Command:
             return self.check()
         return self.search() if self.options.seed is None else self.replay()
 
+    @property
+    def seeds(self) -> range:
+        """The seeds to run."""
+        seed, first = self.options.seed, self.options.first
+        return range(first, first + self.options.seeds) if seed is None else range(seed, seed + 1)
+
     def replay(self) -> int:
-        """Run one seed here, with its output."""
+        """Run one seed in this process and show its output."""
         switches, faults = self.options.switches, self.options.only_faults
         order = Order(self.options.seed, switches, faults, keep_lines=switches is not None)
         with limited(order.seed, self.options.timeout, lambda text: print(text, file=sys.stderr, flush=True)):
@@ -116,7 +127,7 @@ class Command:
     def search(self) -> int:
         findings = search(
             self.program,
-            range(self.options.first, self.options.first + self.options.seeds),
+            self.seeds,
             self.settings,
             jobs=self.options.jobs,
             keep_going=self.options.keep_going,
@@ -132,7 +143,7 @@ class Command:
         return 130 if findings.interrupted else 0
 
     def show(self, findings: Findings) -> None:
-        """Show the first failure made small, and how to replay it; of all others their seeds."""
+        """Shrink and show the first failure, and show how to replay it. Show only the seeds of the other failures."""
         first = findings.failures[0]
         small = shrink(self.program, self.settings, first, self.real_seconds)
         print(failure_text(small), file=sys.stderr)
@@ -146,7 +157,7 @@ class Command:
 
     def again(self, outcome: Outcome, switches: str | None = None, faults: str | None = None) -> str:
         """Return the command that replays a run."""
-        words = [word for name in ("preempt", "module", "allow", "faults", "stalls") for word in self.given(name)]
+        words = [word for name in REPEATED for word in self.given(name)]
         words += ["--tasks"] if self.options.tasks else []
         words += ["--seed", str(outcome.seed)]
         words += ["--strategy", outcome.strategy] if switches is None else ["--switches", switches]
@@ -158,12 +169,11 @@ class Command:
         if value == command_line().get_default(name):
             return []
         values = value if isinstance(value, list) else [value]
-        return [word for each in values for word in (f"--{name}", str(each))]
+        return [word for each in values for word in (f"--{name.replace('_', '-')}", str(each))]
 
     def check(self) -> int:
-        """Check that each seed gives the same run twice."""
-        seeds = [self.options.seed] if self.options.seed is not None else range(self.options.seeds)
-        for seed in seeds:
+        """Check that two runs of each seed are the same."""
+        for seed in self.seeds:
             try:
                 hash = check_determinism(self.program, seed, self.settings)
             except NotDeterministic as error:
@@ -186,7 +196,7 @@ def program_of(words: list[str]) -> tuple[Callable[[], Any], list[str]]:
         return partial(run.program_from_file, first), rest
     if not rest:
         raise run.NoProgram("argument expected for the -m option")
-    # Only its package: to find a module in it would run code of the program.
+    # Only the package is looked up, because the lookup of a module in the package would run the package's code.
     if run.find_module_spec(rest[0].partition(".")[0]) is None:
         raise run.NoProgram(f"No module named {rest[0]}", 1)
     return partial(run.program_from_module, rest[0]), rest[1:]
@@ -194,7 +204,7 @@ def program_of(words: list[str]) -> tuple[Callable[[], Any], list[str]]:
 
 @calls_out
 def run_program(find: Callable[[], Any], arguments: list[str]) -> None:
-    """Run the program as the interpreter would, and end its executors as the interpreter's exit does."""
+    """Run the program, then shut down its executors like the interpreter does at exit."""
     try:
         run.run(find, arguments, run.Options())
     finally:

@@ -1,4 +1,4 @@
-"""The command line of ``python -m dhaga top PID``. Its output: ``top_terminal``."""
+"""The command line of ``python -m dhaga top PID``. ``top_terminal`` prints the command's output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INTERVAL = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    """Show the table, live or once. Returns: an exit status."""
+    """Show the table, live or once. Returns: the exit status."""
     options = command_line().parse_args(arguments)
     with extra("top"):
         from .top_terminal import show

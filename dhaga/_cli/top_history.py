@@ -1,6 +1,7 @@
-"""The history lines of ``top``: the last minute in block characters.
+"""The history lines of ``top``: the last minute as curves of block characters.
 
-Runnable and parked dhagas and the lag; a second line for preemptions, if there were any.
+The first line shows the numbers of runnable and parked dhagas, and the lag: the longest delay in a run queue. A second
+line shows preemptions if there were any.
 """
 
 from __future__ import annotations
@@ -16,42 +17,42 @@ from ..debug._dump import duration
 from ..debug._remote.client import printable
 
 SHOWN_SECONDS = 60.0
-"""Time that the line covers."""
+"""Number of seconds that the lines cover."""
 
 MOST_CELLS = 20
-"""Greatest width of a curve."""
+"""Maximum width of a curve, in characters."""
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 LEAST_TOPS = {"runnable": 8.0, "parked": 8.0, "lag": 0.1, "preempted": 8.0}
-"""The lowest value at which a curve may be full: the lag in seconds, preemptions per second."""
+"""Minimum value at the top of each curve: a number of dhagas, the lag in seconds, or preemptions per second."""
 
 NAMES = tuple(LEAST_TOPS)
-"""The names of the curves, in the order of a sample."""
+"""Names of the curves, in the order of their values in a sample."""
 
 Sample = Sequence[float]
 
 
 class HistoryLines:
-    """The samples of the last minute: time, runnable, parked, lag, preempted."""
+    """The samples of the last minute. Each sample contains its time and the values that ``NAMES`` lists."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque()
-        self.places: Sequence[Sequence[Any]] = ()  # the lines at which most turns were preempted, and how many
+        self.places: Sequence[Sequence[Any]] = ()  # the program's lines with the most preemptions, and their counts
 
     @property
     def last(self) -> float:
-        """The time of the last sample, from which to ask for more."""
+        """The time of the last sample. The next query requests only later samples."""
         return self.samples[-1][0] if self.samples else 0.0
 
     def extend(self, samples: Iterable[Sample], places: Sequence[Sequence[Any]] = ()) -> None:
-        """Append new samples, and drop those older than a minute."""
+        """Append new samples, and remove samples older than a minute."""
         self.samples.extend(samples)
         self.places = places
         while self.samples and self.samples[0][0] <= self.last - SHOWN_SECONDS:
             self.samples.popleft()
 
     def draw(self, width: int) -> list[Text]:
-        """Return the lines for a terminal of this width; curves become shorter in a narrow one."""
+        """Return the lines for a terminal of this width. The curves are shorter in a narrow terminal."""
         columns = dict(zip(NAMES, list(zip(*self.samples, strict=True))[1:], strict=True)) if self.samples else {}
         lines = [self.line(NAMES[:3], columns, width)]
         if any(columns.get("preempted", ())):
@@ -61,7 +62,7 @@ class HistoryLines:
         return lines
 
     def line(self, names: Sequence[str], columns: Mapping[str, Sequence[float]], width: int) -> Text:
-        """Return some of the curves beside each other."""
+        """Return one line with several curves."""
         said = {name: self.words(name, columns.get(name, ())) for name in names}
         room = width - sum(len(name) + len(words) + 4 for name, words in said.items())
         cells = min(MOST_CELLS, room // len(said))
@@ -74,7 +75,7 @@ class HistoryLines:
         return line
 
     def words(self, name: str, values: Sequence[float]) -> str:
-        """Return the last value of a curve; for the lag and preemptions, also the largest value."""
+        """Format the last value of a curve; for the lag and preemptions, also the largest value."""
         if not values:
             return "…"
         if name == "lag":
@@ -84,7 +85,7 @@ class HistoryLines:
         return f"{values[-1]:,.0f}"
 
     def curve(self, name: str, values: Sequence[float], cells: int) -> str:
-        """Return a block for each cell: the largest value in that part of the minute; blank before the first sample."""
+        """Return a curve of ``cells`` characters. Each character shows the largest value in its part of the minute."""
         tallest: list[float | None] = [None] * cells
         for sample, value in zip(self.samples, values, strict=False):
             age = max(0.0, self.last - sample[0])
@@ -95,11 +96,11 @@ class HistoryLines:
 
 
 def short_place(place: str) -> str:
-    """Return a line of the program without its folder: ``shop.py:12 in report``."""
+    """Return a place in the program without the file's folder, such as ``shop.py:12 in report``."""
     file, colon, rest = place.rpartition(".py:")
     return printable(f"{os.path.basename(file)}{colon}{rest}")
 
 
 def block(share: float) -> str:
-    """Return the block character of a height, 0 to 1; anything above 0 is above the lowest one."""
+    """Return the block character for a height from 0 to 1. Only 0 has the lowest block."""
     return BLOCKS[0 if share <= 0 else min(len(BLOCKS) - 1, 1 + int(share * (len(BLOCKS) - 2)))]

@@ -1,10 +1,10 @@
-"""The state of a live ``top``: the shown rows or text, and the effect of each key. Terminal: ``keyboard``; process: its
-inspector.
+"""The state of a live ``top``: the rows or the text on the screen, and the effect of each key. ``keyboard`` reads the
+terminal; an inspector client queries the process.
 
 ``mode`` is the method that handles the next key: browse, edit_filter, read_dump or confirm_cancel. The first row is
-marked until the user chooses another. The choice is kept as an ident, or as the key of a group, so that the row stays
-marked while rows move, until it is gone or the user presses home. ``cancel`` uses the confirmed ident, not the row that
-is marked by then.
+marked until the user chooses another row. ``chosen`` is the ident of the chosen dhaga, or the key of the chosen group,
+so that the row stays marked while rows move. The choice ends when the row is gone, or when the user presses home.
+``cancel`` uses the ident that the user has confirmed, because another row may be marked in the meantime.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ HELP = "q quit  / filter  s sort  g group  ↑↓ choose  enter dump or unfold  
 
 
 class TableSource(Protocol):
-    """The part of ``InspectorClient`` that a screen uses."""
+    """The methods of ``InspectorClient`` that a screen uses."""
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
-        """Query and wait for the answer."""
+        """Send a query and return its answer."""
 
 
 def identity_of(row: dict[str, Any]) -> int | str:
-    """Return the identity of a row: an ident, or the key of a group."""
+    """Return the identity of a row: its ident, or the key of a group."""
     return row["key"] if row["kind"] == "group" else row["ident"]  # type: ignore[no-any-return]
 
 
 class Screen:
-    """One table with a filter, a sort order and a chosen row."""
+    """A table with a filter, a sort order and a chosen row."""
 
     def __init__(self, client: TableSource, filter: str, sort: str, grouped: bool = True) -> None:
         self.client = client
@@ -51,8 +51,8 @@ class Screen:
         self.chosen: int | str | None = None
         self.opened: list[str] = []  # keys of unfolded groups
         self.mode: Callable[[str], None] = self.browse
-        self.text: list[str] = []  # lines of the dump that is shown
-        self.first_line = 0  # first line of the dump on the screen
+        self.text: list[str] = []  # lines of the current dump
+        self.first_line = 0  # index of the dump's line at the top of the screen
         self.message = ""
         self.finished = False
 
@@ -76,12 +76,12 @@ class Screen:
 
     @property
     def marked_index(self) -> int:
-        """Index of the chosen row, or 0 without a choice."""
+        """Index of the chosen row; 0 if no row is chosen."""
         return next((number for number, row in enumerate(self.rows) if identity_of(row) == self.chosen), 0)
 
     @property
     def marked(self) -> dict[str, Any] | None:
-        """The row that keys act on; None if there are no rows."""
+        """The row to which keys apply; None if there are no rows."""
         return self.rows[self.marked_index] if self.rows else None
 
     def head(self) -> list[Text]:
@@ -89,7 +89,7 @@ class Screen:
         return [*top_table.summary(self.answer, self.filter), *self.threads.draw(), *self.history.draw(self.width)]
 
     def visible(self) -> int:
-        """Return how many rows fit between the head, the heads of the columns and the status line."""
+        """Return the number of rows that fit between the column heads and the status line."""
         return max(1, self.height - 2 - len(self.head()))
 
     def draw(self) -> RenderableType:
@@ -116,10 +116,10 @@ class Screen:
     def name(self) -> str:
         return str(self.marked["name"]) if self.marked else ""
 
-    # ---- keys: each mode is a method that handles the next one
+    # ---- keys: the method of the current mode handles the next key
 
     def press(self, key: str) -> None:
-        """Handle a key. Raises: NotAnswered."""
+        """Handle one key. Raises: NotAnswered."""
         self.message = ""
         self.mode(key)
 
@@ -149,7 +149,7 @@ class Screen:
         return steps.get(key, 0)
 
     def edit_filter(self, key: str) -> None:
-        """Edit the filter; it applies from the next key on."""
+        """Edit the filter. Each key applies the new filter immediately."""
         if key == "enter":
             self.switch_mode(self.browse)
         elif key == "escape":
@@ -194,7 +194,7 @@ class Screen:
         self.refresh()
 
     def dump_or_unfold(self) -> None:
-        """Show the dump of the marked row; unfold or fold a group."""
+        """Show the dump of the marked row; if the row is a group, unfold or fold it."""
         if self.marked and self.marked["kind"] == "group":
             key = self.chosen = self.marked["key"]
             self.opened = [each for each in self.opened if each != key] + ([] if self.marked["open"] else [key])

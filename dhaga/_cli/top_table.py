@@ -1,4 +1,4 @@
-"""Renders the answers for ``top`` with rich."""
+"""Renders the inspector's answers as the table of ``top``, with the library rich."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ COLOURS = {"RUNNING": "green", "RUNNABLE": "yellow", "WAITING": "", "NEW": "cyan
 Row = Mapping[str, Any]
 
 NARROW = 100
-"""Below this width, the reason and the object of a wait share a column."""
+"""Width of a terminal below which the reason and the target of a wait share one column of the table."""
 
 HEADS = {"age": "ident", "name": "name", "state": "state", "held": "held", "share": "cpu"}
 HEADS |= {"waited": "waited", "reason": "reason"}
-"""Heads of the columns by the order that sorts by them."""
+"""The head of each column. The keys are the names of the sort orders by these columns."""
 
 
 def table_of(answer: Row, rows: Sequence[Row], sort: str, width: int, marked: Row | None = None) -> Table:
-    """Return a table of some rows of an answer; ``marked``: the one to highlight.
+    """Return a table of some rows of an answer. ``marked``: the row to highlight.
 
-    There is a column for the scheduler only if the rows of the answer have several schedulers.
+    The table has a column for the scheduler only if the rows of the answer belong to several schedulers.
     """
     several = len({row["scheduler"] for row in answer["rows"]}) > 1
     heads = {each: f"{head} ▾" if each == sort else head for each, head in HEADS.items()}
@@ -60,26 +60,26 @@ def cells(row: Row, measured: bool, width: int) -> list[Text]:
 
 
 def percent(share: float | None) -> str:
-    """Return a share of the time; nothing where the platform does not tell."""
+    """Format a share of the time as a percentage; return "" if the platform does not report the share."""
     return "" if share is None else f"{share:.0%}"
 
 
 def ident_of(row: Row) -> str:
-    """Return the ident of a dhaga, or the sign of a group; an OS thread's ident means nothing to a user."""
+    """Return the ident of a dhaga or the symbol of a group. Return "" for main code and OS threads."""
     if row["kind"] == "group":
         return "▾" if row["open"] else "▸"
     return str(row["ident"]) if row["kind"] == "dhaga" else ""
 
 
 def name_of(row: Row) -> str:
-    """Return the name, with the size of a group, indented for its members."""
+    """Return the name to show. A group's name begins with the number of members; a member's name is indented."""
     if row["kind"] == "group":
         return f"{row['count']:,} × {row['name']}"
     return f"  {row['name']}" if row.get("member") else str(row["name"])
 
 
 def wait_target(row: Row) -> str:
-    """Return the target of a row's wait, and its holders unless the text already names them."""
+    """Return the target of a row's wait, followed by its holders unless the target's text already names them."""
     target, holders = row["waits_on"] or "", ", ".join(row["held_by"])
     if not holders or f"held by {holders}" in target:
         return target
@@ -87,7 +87,7 @@ def wait_target(row: Row) -> str:
 
 
 def summary(answer: Row, filter: str) -> list[Text]:
-    """Return the lines above the table: the headline, the counts by reason, deadlocks, blocks, and the filter."""
+    """Return the lines above the table: the headline, counts by reason, deadlocks, blocking dhagas, and the filter."""
     lines = [Text.assemble((answer["headline"], "bold"), (f"  process {answer['pid']}", "dim"))]
     if answer["reasons"]:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in answer["reasons"])
@@ -101,5 +101,5 @@ def summary(answer: Row, filter: str) -> list[Text]:
 
 
 def hidden(answer: Row) -> list[Text]:
-    """Return the line below a table that is cut."""
+    """Return the line below an incomplete table: the number of missing rows."""
     return [Text(f"and {answer['hidden']:,} more", style="dim")] if answer["hidden"] else []

@@ -1,4 +1,4 @@
-"""The output of ``python -m dhaga top``: the table, once or live in a terminal."""
+"""The output of ``python -m dhaga top``: the table, printed once or shown live in a terminal."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from .._kernel.platform.system import system
+from ..debug._on_demand import KEEP_SECONDS
 from ..debug._remote.client import InspectorClient
 from ..debug._remote.not_answered import NotAnswered, ProcessEnded
 from . import top_table
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from .keyboard import KeyReader
 
 SAMPLE_SECONDS = 0.5
-"""Seconds between the two queries of ``--once``, over which CPU shares are measured."""
+"""Number of seconds between the two queries of ``--once``. CPU shares are measured over this time."""
 
 
 def show(options: argparse.Namespace) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # not every terminal has ▾ and ×
+        sys.stdout.reconfigure(errors="replace")  # not every terminal can show ▾ and ×
     with InspectorClient(options.pid) as client:
         terminal = system.READS_KEYS and sys.stdin.isatty() and sys.stdout.isatty() and not Console().is_dumb_terminal
         if options.once or options.json or not terminal:
@@ -39,7 +40,7 @@ def show(options: argparse.Namespace) -> None:
 
 
 def show_once(client: InspectorClient, options: argparse.Namespace) -> None:
-    """Print one table: as JSON, as wide as the terminal, or ``PIPE_COLUMNS`` wide into a pipe."""
+    """Print one table as JSON or text. A text is as wide as the terminal; in a pipe, it has ``PIPE_COLUMNS``."""
     grouped = options.grouped and not options.json
     question = {"filter": options.filter, "sort": options.sort, "most": options.rows, "grouped": grouped}
     client.ask("table", **question)
@@ -54,18 +55,22 @@ def show_once(client: InspectorClient, options: argparse.Namespace) -> None:
 
 
 PIPE_COLUMNS = 160
-"""Width of a table that is printed to a pipe or a file."""
+"""Width in columns of a table that is printed to a pipe or a file."""
 
 PAUSE_PER_LOOK = 9
-"""The pause after a query, as a multiple of its duration: the process spends at most a tenth of its time on queries.
+"""The pause after a query, as a multiple of the query's duration. Queries take at most 10 % of the process's time.
 
-A query takes 40 ms with 10,000 dhagas, 0.5 s with 100,000.
+A query takes 40 ms with 10,000 dhagas, and 0.5 s with 100,000 dhagas.
 """
+
+
+MEASURE_SECONDS = KEEP_SECONDS / 2
+"""Maximum number of seconds between two queries. After ``KEEP_SECONDS``, the process would stop its measurement."""
 
 
 def watch(client: InspectorClient, options: argparse.Namespace) -> None:
     """Show the table until the user quits or the process ends."""
-    from .keyboard import cbreak_keys  # not on every platform
+    from .keyboard import cbreak_keys  # the module is not available on every platform
 
     previous = signal.signal(signal.SIGTERM, exit_on_sigterm)
     try:
@@ -82,7 +87,7 @@ def watch(client: InspectorClient, options: argparse.Namespace) -> None:
 
 
 def exit_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
-    """Signal handler: exit by an exception, so that the terminal is restored."""
+    """Raise SystemExit at SIGTERM, so that the terminal is restored."""
     raise SystemExit(128 + number)
 
 
@@ -91,10 +96,13 @@ def run(screen: Screen, pressed: KeyReader, live: Live, interval: float) -> None
     while not screen.finished:
         screen.width, screen.height = live.console.size
         live.update(screen.draw(), refresh=True)
-        key = pressed.wait(due - time.monotonic())
+        pause = due - time.monotonic()
+        key = pressed.wait(min(pause, MEASURE_SECONDS))
         try:
             if key is not None:
                 screen.press(key)
+            elif pause > MEASURE_SECONDS:
+                screen.client.ask("measure")
             else:
                 began = time.monotonic()
                 screen.refresh()

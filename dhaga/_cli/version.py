@@ -1,4 +1,4 @@
-"""``python -m dhaga --version``: one line for a bug report."""
+"""``python -m dhaga --version``: prints one line for a bug report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .._kernel.run.scheduler import Scheduler
 
 
 def text() -> str:
-    """Return the versions of Dhaga, Python and the dependencies, and the poller and loop that a scheduler uses here."""
+    """Return the versions of Dhaga, Python and dependencies, and the poller and loop that a scheduler uses here."""
     system = f"{platform.system()} {platform.release()}"
     with Scheduler() as scheduler:
         poller, loop = type(scheduler.poller).__name__, type(scheduler.loop).__name__
@@ -31,14 +31,14 @@ def text() -> str:
 
 
 def describe_lock() -> str:
-    """Return the state of the interpreter lock, on a build that can run without it."""
+    """Return the state of the interpreter lock if this build can run without it; otherwise, return an empty string."""
     if not FREE_THREADED:
         return ""
     return f", free-threaded, interpreter lock {'on' if lock_is_on() else 'off'}"
 
 
 def describe_preemption() -> str:
-    """Return how dhagas that compute are preempted in a patched program."""
+    """Describe the preemption of dhagas that compute in a patched program."""
     if preemption.environment == 0:
         return f"no preemption ({preemption.VARIABLE}=0)"
     quantum = (preemption.environment or preemption.QUANTUM) * 1000

@@ -1,4 +1,4 @@
-"""Tools to look inside a running process: dumps, statistics, traces, a watchdog, an inspector. Free until used."""
+"""Debugging tools for a running program: dumps, statistics, traces, watchdog, inspector. Unused tools cost nothing."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""The cause of a block, and its cure: a computation, a wait in a standard module, or another wait in C.
+"""Finds why a dhaga blocks its OS thread (it computes, or it waits in a standard module or in C), and finds the cure.
 
-A wait in a Python frame of a standard module (``Event.wait``, ``Thread.join``) shows in the stack. A standard lock
-waits in C, under the line of the program: there the CPU time of the OS thread hardly grows, the line calls ``acquire``
-or is a ``with``, and Linux says that the thread waits for a futex.
+A wait in a Python frame of a standard module (``Event.wait``, ``Thread.join``) is visible in the stack. A wait for a
+standard lock happens in C, so the stack ends at the program's line that waits. Three signs reveal such a wait: the OS
+thread's CPU time hardly grows, the line calls ``acquire`` or begins a ``with`` block, and Linux reports that the thread
+waits for a futex.
 
-Rejected: to look at the type of the object in the frame. ``sys._current_frames`` crashes Python 3.11 (``stacks.py``).
+Rejected: looking up the lock's type in the frame, because ``sys._current_frames`` crashes Python 3.11 (``stacks.py``).
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from .._kernel.run.scheduler import Scheduler
 from .._kernel.stacks import Stack
 
 FACES = ("queue", "threading", "concurrent.futures", "subprocess", "socket", "ssl", "select", "selectors")
-"""Standard modules whose waits block an OS thread where they are not patched."""
+"""Standard modules whose waits block an OS thread unless the module is patched."""
 
 STILL_SHARE = 0.05
-"""An OS thread that computed for a smaller share of a block counts as waiting.
+"""An OS thread counts as waiting if it computed or waited for a processor for less than this share of a block.
 
-A thread that polls with ``sleep(0.01)`` computes for 1 to 2 %. If ten threads compute beside each other, each computes
-for 10 %.
+The limit lies between two cases. A thread that polls with ``sleep(0.01)`` computes for 1 to 2 % of the time. Each of
+ten threads that compute concurrently computes for 10 % of the time.
 """
 
 COMPUTING_SHARE = 0.5
-"""An OS thread that computed, or waited for a processor, for a larger share of a block counts as computing."""
+"""If an OS thread computed or waited for a processor for at least this share of a block, the cause is a computation."""
 
 LOCK_CALL = re.compile(r"\bwith\s+(?!.*\w\()|\.(acquire|__enter__)\(")
 QUEUE_CALL = re.compile(r"\.(get|put)\(")
@@ -39,13 +40,16 @@ OTHER_CALLS = {
     "socket": re.compile(r"\.(recv|recv_into|recvfrom|recvmsg|send|sendall|sendto|accept|connect)\("),
     "select": re.compile(r"\.(select|poll)\("),
 }
-"""The calls, by standard module, that wait in C under the line of the program. Dhaga has a module of each name."""
+"""Patterns of calls that wait in C. The first part of each key names a standard module and a module of Dhaga."""
 
 ELSEWHERE = "or run the program with python -m dhaga"
 
 
 class ThreadUse:
-    """The CPU time of a scheduler's OS thread since a moment, and its waits for a processor where Linux counts them."""
+    """The CPU time of a scheduler's OS thread since this object was created.
+
+    On Linux, the thread's waits for a processor are added.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -54,40 +58,40 @@ class ThreadUse:
         self._delay: float | None = None
 
     def begin_delay(self) -> None:
-        """From now on count the waits for a processor. That reads two files of /proc, and so begins only once a thread
-        is blocked.
+        """Start to measure the waits for a processor; no-op on a second call. The first call reads a file of /proc, so
+        the watchdog makes the call only when a thread seems blocked.
         """
         if self._delay is None:
             self.native_id = native_id_of(self.scheduler)
             self._delay = run_delay(self.native_id)
 
     def share(self, seconds: float) -> float | None:
-        """Return the share of the time in which the thread computed, or waited for a processor; None: unknown."""
+        """Return the share of ``seconds`` in which the thread computed or waited for a processor; None if unknown."""
         now = cpu_seconds(self.scheduler, None)
         if now is None or self._cpu is None:
             return None
         return (now - self._cpu + self.delay()) / seconds
 
     def delay(self) -> float:
-        """Return the seconds for which the thread has waited for a processor since ``begin_delay``."""
+        """Return the number of seconds for which the thread has waited for a processor since ``begin_delay``."""
         return 0.0 if self._delay is None else run_delay(self.native_id) - self._delay
 
 
 def native_id_of(scheduler: Scheduler) -> int | None:
-    """Return the system's number of a scheduler's OS thread; None for a thread that ``threading`` does not know."""
+    """Return the operating system's ID of a scheduler's OS thread; None for a thread unknown to ``threading``."""
     ident = scheduler.thread_ident
     return next((each.native_id for each in originals.enumerate_threads() if each.ident == ident), None)
 
 
 def run_delay(native_id: int | None) -> float:
-    """Return the seconds for which an OS thread has waited for a processor; 0 where the platform does not tell."""
+    """Return the seconds for which an OS thread has waited for a processor; 0 if the platform does not report them."""
     with suppress(OSError, ValueError, IndexError):
         return int(_of_task(native_id, "schedstat").split()[1]) / 1e9
     return 0.0
 
 
 def waits_for_futex(native_id: int | None) -> bool | None:
-    """Return whether an OS thread waits for a lock of the C library; None where the platform does not tell."""
+    """Return whether an OS thread waits for a lock of the C library; None if the platform does not report waits."""
     with suppress(OSError):
         channel = _of_task(native_id, "wchan")
         return None if channel in ("", "0") else channel.startswith("futex")
@@ -97,7 +101,7 @@ def waits_for_futex(native_id: int | None) -> bool | None:
 def _of_task(native_id: int | None, name: str) -> str:
     fd = os.open(f"/proc/self/task/{native_id}/{name}", os.O_RDONLY)
     try:
-        return os.pread(fd, 200, 0).decode()  # which no patch replaces
+        return os.pread(fd, 200, 0).decode()  # os.pread is never patched
     finally:
         originals.close(fd)
 
@@ -105,7 +109,8 @@ def _of_task(native_id: int | None, name: str) -> str:
 def advice_for(stack: Stack, share: float | None = None, futex: bool | None = None) -> str:
     """Return advice about a block: what the OS thread does, and the cure.
 
-    ``share``: of the time in which it computed; ``futex``: whether it waits for a lock of the C library; None: unknown.
+    ``share``: share of the time in which the thread computed or waited for a processor. ``futex``: whether the thread
+    waits for a lock of the C library. None means that the value is unknown.
     """
     inside = _innermost_module(stack)
     if inside is not None:
@@ -119,7 +124,7 @@ def advice_for(stack: Stack, share: float | None = None, futex: bool | None = No
 
 
 def _advice_for_wait(line: str, futex: bool | None) -> str:
-    """Return advice about a wait in C under a line of the program."""
+    """Return advice about a wait in C that a line of the program has begun."""
     found = _standard_thing(line, futex)
     if found is not None:
         thing, face = found
@@ -133,8 +138,9 @@ def _advice_for_wait(line: str, futex: bool | None) -> str:
 
 
 def _standard_thing(line: str, futex: bool | None) -> tuple[str, str] | None:
-    """Return the name in the standard library that a line waits for, and the module of Dhaga that has it; None if
-    unknown.
+    """Return what a line waits for in the standard library, and the module of Dhaga to import instead.
+
+    Returns: None if the line is not recognized.
     """
     if futex is not False and LOCK_CALL.search(line):
         return "for a standard lock", "threading"
@@ -151,7 +157,7 @@ def _standard_thing(line: str, futex: bool | None) -> tuple[str, str] | None:
 
 
 def _innermost_module(stack: Stack) -> str | None:
-    """Return the outermost module of ``FACES`` that the innermost frames stay in; None without one."""
+    """Return the module of ``FACES`` that the program's innermost frame has called; None without such a call."""
     inside = None
     for frame in reversed(stack):
         module = standard_module(frame.file)
@@ -162,7 +168,7 @@ def _innermost_module(stack: Stack) -> str | None:
 
 
 def standard_module(file: str) -> str | None:
-    """Return the one of ``FACES`` that a source file belongs to."""
+    """Return the module of ``FACES`` to which a source file belongs, or None."""
     return next((name for name in FACES if file in files_of(name)), None)
 
 

@@ -1,15 +1,17 @@
-"""Accounting of each dhaga's time, measured at each switch while it is queried: held time and CPU time.
+"""Measures how long each dhaga holds its OS thread, and how long it computes, while clients query these times.
 
-Held is the time from a switch to the next: the dhaga had the OS thread. The CPU clock of the thread says how much of it
-the dhaga computed; the rest is a wait in C, or for a processor or the interpreter lock. Meanwhile a switch costs about
-1 µs more; otherwise there is no cost. ``RunTimes`` adds up both for the greenlet that ran, in two windows of ``WINDOW``
-seconds, the current and the previous one: no share covers only a window that has just begun. Its dicts are written in
-the scheduler's thread and read in the querying thread, which copies them. A scheduler that a dhaga blocks may not have
-installed the observer yet: then the heartbeat, unchanged since the last query, gives that dhaga all of the held time.
+The held time of a dhaga is the time from a switch to the dhaga until the next switch. The CPU clock of the thread shows
+how much of the held time the dhaga computed. In the rest of the held time, the dhaga waits: in C code, for a processor
+or for the interpreter lock. A switch costs about 1 µs more while the times are measured, and nothing more otherwise.
+``RunTimes`` adds both times to the greenlet that ran. It keeps two windows of ``WINDOW`` seconds, the current and the
+previous one, so that no share covers only a window that has just begun. The scheduler's thread writes the dicts; the
+querying thread copies them. If a dhaga blocks its scheduler, the scheduler may not have installed the observer of
+switches yet. Then the heartbeat (a value that changes at each switch) is the same as at the last query, and the whole
+window counts as held by the blocking dhaga.
 
-Rejected: sampling from another thread, a hundred times a second. It costs less and misses too much: such a thread runs
-when the interpreter lock is released, hardly ever in the middle of a computation. It saw 3 % of the dhagas that compute
-for 2 ms in every 5 ms.
+Rejected: sampling from another thread, a hundred times a second. Sampling costs less and misses too much: the sampling
+thread runs only when the interpreter lock is released, which hardly ever happens in the middle of a computation. For
+dhagas that computed for 2 ms in every 5 ms, sampling measured a share of only 3 %.
 """
 
 from __future__ import annotations
@@ -28,31 +30,33 @@ from ._on_demand import OnDemand
 from ._watchdog import running_on
 
 WINDOW = 1.0
-"""Seconds of a window; a share covers the last one to two windows."""
+"""Length of a window in seconds. A share covers between one and two windows."""
 
 BLOCKING_HELD = 0.25
-"""A dhaga that holds its OS thread for a smaller share of the time is not named as blocking it."""
+"""A dhaga that holds its OS thread for a smaller share of the time is not reported as blocking."""
 
 COMPUTED_PART = 0.25
-"""A dhaga that computes for a larger part of its turn is not named. The other part may be a wait for the interpreter
-lock: of four OS threads that compute beside each other, each computes for a quarter of its time.
+"""A dhaga that computes for a larger part of its held time is not reported as blocking, because the rest may be a wait
+for the interpreter lock. If four OS threads compute concurrently, each of them computes for a quarter of its time.
 """
 
 SHORT_TURN = 0.000_1
-"""A shorter turn counts as computed, in seconds: the clock of the thread is a system call, 1.4 µs on a virtual machine.
-The next long turn, or the poll of the hub, reads it.
+"""A turn shorter than this number of seconds counts entirely as CPU time. The thread's CPU clock is not read after such
+a turn, because reading the clock is a system call (1.4 µs on a virtual machine). The clock is read after the next
+longer turn, such as a sleep of the hub (the greenlet of the event loop).
 """
 
 LEAST_SECONDS = 0.25
-"""The CPU time of a shorter period says too little: right after the first query each running dhaga would be named."""
+"""CPU shares of a shorter period are not reported: right after the first query, all running dhagas would seem to block.
+"""
 
 
 class Share(NamedTuple):
-    """Shares of the time, 0 to 1, of one dhaga or main code: it held its OS thread, and it computed."""
+    """The shares (0 to 1) of the elapsed time in which one dhaga or main code held its OS thread, and computed."""
 
     held: float = 0.0
-    cpu: float | None = None  # None where the platform does not tell, and right after the first query
-    delayed: float = 0.0  # its OS thread waited for a processor
+    cpu: float | None = None  # None if the platform does not report CPU time, and right after the first query
+    delayed: float = 0.0  # share of the time in which the OS thread waited for a processor
 
     @property
     def blocks(self) -> bool:
@@ -64,19 +68,22 @@ class Share(NamedTuple):
 
 @dataclass
 class Window:
-    """The seconds that each greenlet held the OS thread, and computed, since a moment of both clocks."""
+    """The seconds for which each greenlet has held the OS thread and computed since ``began``.
+
+    ``began_cpu`` is the same moment on the thread's CPU clock.
+    """
 
     began: float
     began_cpu: float
     use: ThreadUse
     held: dict[Any, float] = field(default_factory=dict)
     computed: dict[Any, float] = field(default_factory=dict)
-    seconds: float = 0.0  # its length, once it has ended
-    delayed: float = 0.0  # the thread's waits for a processor in it, once it has ended
+    seconds: float = 0.0  # length of the window, once it has ended
+    delayed: float = 0.0  # seconds that the thread waited for a processor in the window, once it has ended
 
 
 class RunTimes:
-    """The times of each greenlet of one scheduler, in the current and in the previous window."""
+    """The times of each greenlet of one scheduler in the current and in the previous window."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -103,16 +110,16 @@ class RunTimes:
         self.last_switch, self.last_cpu = now, cpu
 
     def rotate(self, now: float) -> None:
-        """Begin a new window if the current one is long enough."""
+        """Begin a new window if the current window is long enough."""
         window = self.window
         if now - window.began >= WINDOW:
             window.seconds, window.delayed = now - window.began, window.use.delay()
             self.previous, self.window = window, self.begin_window(now)
 
     def shares(self, now: float) -> dict[int, Share]:
-        """Return the shares of dhagas and main code by ident, without the hub, which also sleeps."""
+        """Return the shares of dhagas and main code by ident. The hub is left out, because it also sleeps."""
         window, previous = self.window, self.previous
-        if self.running is None:  # no switch yet
+        if self.running is None:  # no switch has been observed yet
             return self.share_of_blocker(max(now - window.began, 1e-6))
         seconds = max(now - window.began + previous.seconds, 1e-6)
         held, computed = added(window.held, previous.held), added(window.computed, previous.computed)
@@ -134,7 +141,7 @@ class RunTimes:
         return Share(min(1.0, held / seconds), cpu, delayed / seconds)
 
     def share_of_blocker(self, seconds: float) -> dict[int, Share]:
-        """Return the share of a dhaga that has blocked the scheduler since the last query, if any: it held all time."""
+        """Return the share of the dhaga that has held the OS thread since the last query, if there is such a dhaga."""
         before, self.heartbeat = self.heartbeat, self.scheduler.heartbeat()
         blocker = running_on(self.scheduler) if before is not None and self.heartbeat == before else None
         if blocker is None:
@@ -144,7 +151,7 @@ class RunTimes:
 
 
 def added(current: dict[Any, float], previous: dict[Any, float]) -> dict[Any, float]:
-    """Return the sums of two windows, by greenlet."""
+    """Return the sum of each greenlet's seconds in two windows."""
     seconds = dict(current)
     if previous is not current:
         for each, before in dict(previous).items():
@@ -153,14 +160,15 @@ def added(current: dict[Any, float], previous: dict[Any, float]) -> dict[Any, fl
 
 
 class Shares:
-    """The shares of all dhagas, measured while ``now()`` is called every few seconds. From: any OS thread."""
+    """The shares of all dhagas. They are measured while ``now()`` is called every few seconds. From: any OS thread."""
 
     def __init__(self) -> None:
         self.run_times: dict[Scheduler, RunTimes] = {}
         self.probe = OnDemand("shares", self.stop)
 
     def now(self) -> dict[int, Share]:
-        """Return the shares of the last one to two windows by ident; empty at the first call.
+        """Return the ``Share`` of each ident in the last one to two windows. The first call returns only the dhagas
+        that are running.
 
         Raises: ProbeUnavailable.
         """
@@ -174,14 +182,14 @@ class Shares:
             return found
 
     def follow_schedulers(self) -> None:
-        """Start to measure new schedulers, and discard ended ones."""
+        """Start to measure new schedulers, and discard ended schedulers."""
         for scheduler in schedulers - self.run_times.keys():
             self.run_times[scheduler] = RunTimes(scheduler)
         for scheduler in self.run_times.keys() - schedulers:
             del self.run_times[scheduler]
 
     def stop(self) -> None:
-        """Stop measuring; the next ``now()`` begins anew."""
+        """Stop the measurement. The next ``now()`` starts it again."""
         for scheduler, run_times in self.run_times.items():
             unobserve(scheduler, run_times.on_switch)
         self.run_times.clear()

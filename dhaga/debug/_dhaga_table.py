@@ -1,8 +1,8 @@
-"""The table of all dhagas, like ``ps`` for processes: filtered, sorted, with counts and shares of the time.
+"""The table of all dhagas, like ``ps`` for processes. The table can be filtered and sorted, and shows shares of time.
 
-It is read from an OS thread, so that no scheduler is delayed; each row is a sample, and two rows may differ slightly in
-time. Cheap columns are read for all dhagas, to count, filter and sort; expensive ones (holders, targets of waits) only
-for the rows that are shown.
+An OS thread of the debugging tools builds the table, so that no scheduler is delayed. Each row is a sample, and two
+rows may be from slightly different times. Cheap columns are read for all dhagas, because all dhagas are counted,
+filtered and sorted. Expensive columns (holders, targets of waits) are read only for the rows that are shown.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from .._kernel.run.attachment import schedulers
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.stacks import stacks_of_threads
 from .._kernel.wait import wait_graph
-from .._kernel.wait.thread_waiter import os_threads
 from .._kernel.wait.waiter import Waiter
-from .._kernel.weak_sets import members
 from ._block_cause import advice_for, native_id_of, waits_for_futex
 from ._cpu_share import Share, Shares
 from ._row_groups import Line, RowGroup, columns_of_group, into_groups
-from ._snapshot import kind_of, waiters_of
+from ._snapshot import kind_of, waiters_of, waiting_threads
 from ._table_row import DhagaRow, all_columns, row_of, stem
 from ._watchdog import running_on
 
 DEFAULT_ROWS = 200
-"""Rows shown by default."""
+"""Default of the maximum number of rows."""
 
 TOP_REASONS = 8
-"""Number of the most frequent reasons (without trailing numbers) that are listed with their counts."""
+"""Maximum number of reasons that are listed, with counts. Reasons are compared without trailing numbers."""
 
 
 SORTS: dict[str, Callable[[DhagaRow], Any]] = {
@@ -44,14 +42,14 @@ SORTS: dict[str, Callable[[DhagaRow], Any]] = {
     "reason": lambda row: (not row.reason, row.reason, row.ident),
     "age": lambda row: row.ident,
 }
-"""Sort keys; the largest share, the longest wait and the oldest dhaga come first. ``share`` is the CPU's.
+"""The functions that return a row's sort key. The largest share, the longest wait and the oldest dhaga come first.
 
-Shares are compared as they are shown, so that rows of 0 % keep their places.
+``share`` is the CPU share. Shares are rounded to whole percents, so that rows of 0 % keep their places.
 """
 
 
 class DhagaTable:
-    """The table of this process, for repeated queries, which keep the CPU accounting on."""
+    """The table of this process, for repeated queries. While queries arrive, the shares of the time are measured."""
 
     def __init__(self) -> None:
         self.shares = Shares()
@@ -66,11 +64,12 @@ class DhagaTable:
     ) -> dict[str, Any]:
         """Return a headline, counts of all dhagas, and the first ``most`` rows that contain ``filter``.
 
-        Deadlocked dhagas come first in every order, and are never cut. ``grouped``: rows of one state, reason and
-        object are one row of kind ``group``; ``opened``: keys of groups whose members follow, ``most`` of each, marked
-        as ``member``. ``hidden``: number of matching dhagas that no row stands for. ``threads``: each scheduler and the
-        CPU seconds of its OS thread so far, or None. ``blocks``: a line for each dhaga that blocks its OS thread.
-        From: any OS thread.
+        Deadlocked dhagas that match come first in every order, and all of them are returned, even if they are more than
+        ``most``. ``grouped``: whether rows with the same state and reason become one row of kind ``group``. ``opened``:
+        the keys of groups to unfold. The row of such a group is followed by at most ``most`` rows of its dhagas, each
+        with the key ``member``. Keys of the result: ``hidden`` is the number of matching dhagas that no row includes.
+        ``threads`` contains each scheduler's name with the CPU seconds of its OS thread so far (None if unknown).
+        ``blocks`` contains a line for each dhaga that blocks its OS thread. From: any OS thread.
         Raises: ValueError for an unknown sort key, ProbeUnavailable.
         """
         if sort not in SORTS:
@@ -105,7 +104,9 @@ class DhagaTable:
 
 
 def lines_of(rows: list[DhagaRow], deadlocked: Container[Waiter], sort: str) -> list[Line]:
-    """Return rows and groups in the order of the rows; by a share, a group counts with the sum of its rows."""
+    """Return the table's lines in the order of ``rows``: single rows, and groups, each at the place of its first row.
+    In an order by share, a group is placed by the sum of its rows' shares.
+    """
     lines = into_groups(rows, deadlocked)
     if sort in ("held", "share"):
         lines.sort(
@@ -133,7 +134,7 @@ def blocks(rows: list[DhagaRow]) -> list[list[Any]]:
 
 
 def all_columns_of(line: Line, opened: Container[str], most: int) -> Iterator[dict[str, Any]]:
-    """Yield the columns of a row, or of a group and, if it is opened, of its members."""
+    """Yield the columns of a row or a group. After the columns of an open group, yield the columns of its members."""
     if not isinstance(line, RowGroup):
         yield all_columns(line)
         return
@@ -144,22 +145,21 @@ def all_columns_of(line: Line, opened: Container[str], most: int) -> Iterator[di
 
 
 def in_order() -> list[Scheduler]:
-    """Return all schedulers by their names."""
+    """Return all schedulers, sorted by name."""
     return sorted(schedulers, key=lambda each: each.name)
 
 
 def all_rows(shares: Mapping[int, Share]) -> Iterator[DhagaRow]:
-    """Yield the rows of each scheduler, then those of plain OS threads parked on one of Dhaga's objects."""
+    """Yield the rows of each scheduler, then the rows of plain OS threads that are parked on an object of Dhaga."""
     for scheduler in in_order():
         for waiter in waiters_of(scheduler):
             yield row_of(waiter, scheduler.name, shares)
-    for thread in members(os_threads):
-        if thread.parked:
-            yield row_of(thread, "", shares)
+    for thread in waiting_threads():
+        yield row_of(thread, "", shares)
 
 
 def headline(kinds: Mapping[str, int], states: Mapping[str, int]) -> str:
-    """Return the counts by kind and state: ``45 dhagas, all waiting``, ``9 dhagas: 8 waiting, 1 running``."""
+    """Return the counts by kind and state, such as ``45 dhagas, all waiting`` or ``9 dhagas: 8 waiting, 1 running``."""
     dhagas = kinds.get("dhaga", 0)
     parts = [counted(dhagas, "dhaga")] if dhagas or not any(kinds.values()) else []
     if main := kinds.get("main code"):

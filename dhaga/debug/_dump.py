@@ -1,6 +1,7 @@
-"""The dump: a snapshot of all dhagas as text, for people, or as JSON.
+"""The dump: a snapshot of all dhagas, as text for people or as JSON.
 
-In the text, dhagas with one state, reason and stack are described once. JSON has each of them.
+In the text, three or more dhagas with the same state, reason and stack share one description. JSON describes each dhaga
+separately.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from ._snapshot import LOOK_SECONDS, DhagaView, SchedulerView, Snapshot, snapsho
 from ._table_row import stem
 
 MOST_NAMES = 8
-"""The most names that are listed for dhagas that are described once."""
+"""Maximum number of names that are listed for a group of dhagas."""
 
 
 def dump(patience: float = LOOK_SECONDS) -> str:
-    """Return a text with each dhaga's wait, its duration, the holders of its target, and the dhaga's stack.
+    """Return a text with each dhaga's stack and wait: the wait's reason and duration, its object, and the object's
+    holders.
 
-    Parks: until the schedulers of other OS threads have answered, ``patience`` seconds at most (``event.wait``).
-    From: a dhaga, main code, any OS thread. As values: ``snapshot()``; with spawn sites: ``record_origins()``.
+    Parks: until the schedulers of other OS threads have answered, at most ``patience`` seconds (``event.wait``).
+    From: a dhaga, main code, any OS thread. ``snapshot()`` returns the same facts as objects. After
+    ``record_origins()``, the text also contains spawn sites.
     """
     return text_of(snapshot(patience))
 
@@ -45,7 +48,7 @@ def text_of(snapshot: Snapshot) -> str:
 
 
 def joined(lines: Iterable[str]) -> str:
-    """Join lines into text; line ends and other controls within a line are escaped, so that no line can be forged."""
+    """Join lines into text. Control characters within a line are escaped, so that no name can fake another line."""
     return "\n".join(map(one_line, lines))
 
 
@@ -70,15 +73,15 @@ def _scheduler_lines(view: SchedulerView, deadlocked: Container[str]) -> Iterato
 
 
 def _lines_of_all(views: Collection[DhagaView], deadlocked: Container[str]) -> Iterator[str]:
-    """Format views. Equal views are formatted once, at the place of the first; a deadlocked view keeps a line of its
-    own.
+    """Yield the lines of views. Similar views are formatted once, at the place of the first view. A deadlocked view
+    always has its own line.
     """
     groups: defaultdict[Hashable, list[DhagaView]] = defaultdict(list)
     for view in views:
-        groups[view.name if view.name in deadlocked else _alike(view)].append(view)
+        groups[view.ident if view.name in deadlocked else _alike(view)].append(view)
     large = {key: group for key, group in groups.items() if len(group) >= SMALLEST_GROUP}
     for view in views:
-        key = view.name if view.name in deadlocked else _alike(view)
+        key = view.ident if view.name in deadlocked else _alike(view)
         if key not in large:
             yield from lines_of(view)
         elif large[key][0] is view:
@@ -86,13 +89,13 @@ def _lines_of_all(views: Collection[DhagaView], deadlocked: Container[str]) -> I
 
 
 def _alike(view: DhagaView) -> Hashable:
-    """Return what the views of a group have in common."""
+    """Return the values of a view that decide its group: views with equal values are shown together."""
     reason = view.reason and stem(view.reason)
     return view.kind, view.state, reason, view.held_by, view.scopes, view.cancels, view.stack, view.spawned
 
 
 def lines_of(view: DhagaView) -> Iterator[str]:
-    """Format one view, its stack, and its spawn site if recorded; see ``joined``."""
+    """Yield the lines of one view, with its stack and its recorded spawn site. Callers pass them to ``joined``."""
     return _described(view, f"{view.name} {view.state}", [view])
 
 
@@ -124,7 +127,7 @@ def _described(view: DhagaView, title: str, alike: Collection[DhagaView]) -> Ite
 
 
 def _since(views: Iterable[DhagaView]) -> str:
-    """Return how long these dhagas wait: `` for 3.0 s``, `` for 20 ms to 3.0 s``."""
+    """Return how long these dhagas have waited, such as `` for 3.0 s`` or `` for 20 ms to 3.0 s``."""
     seconds = sorted(view.seconds for view in views if view.seconds is not None)
     ends = list(dict.fromkeys(map(duration, seconds[:1] + seconds[-1:])))
     return f" for {' to '.join(ends)}" if ends else ""
@@ -138,7 +141,7 @@ def _stack_lines(stack: Stack) -> Iterator[str]:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds for people: 12 ms, 3.4 s, 5 min, 2.0 h."""
+    """Format a number of seconds for people, such as 12 ms, 3.4 s, 5 min or 2.0 h."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 90:

@@ -1,11 +1,11 @@
-"""Write a dump at a signal: ``DHAGA_DUMP_SIGNAL=USR1``, to stderr or appended to the file ``DHAGA_DUMP_FILE``.
+"""Writes a dump at each signal. ``DHAGA_DUMP_SIGNAL=USR1`` selects the signal. Dumps are appended to the file that
+``DHAGA_DUMP_FILE`` names. Without this variable, the dump is written to stderr. The Python signal handler only releases
+a lock. A helper thread waits for this lock and writes the dump, so that a dump is written even while a dhaga blocks the
+main thread. Like any Python handler, the handler runs only after the main thread's current C call has returned, unless
+the signal interrupts that call. Any number of signals that arrive while a dump is written cause one more dump.
 
-The Python signal handler only releases a lock; a helper thread waits for it and writes the dump, so that a dump also
-comes while a dhaga blocks the main thread. Like any Python handler, it runs only after the main thread's current C call
-has returned, unless the signal interrupts that call. Signals during the writing of a dump cause one more dump.
-
-A signal has one handler. An installed handler stays, with a warning; a program that later installs its own replaces the
-dump's: choose another signal for that program.
+A signal has only one handler. If the program has already installed a handler, that handler stays and a warning is
+logged. A handler that the program installs later replaces the dump's handler; choose another signal for such a program.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ logger = logging.getLogger("dhaga")
 
 
 class DumpHandler:
-    """A signal handler that requests a dump from its helper thread."""
+    """A signal handler that requests a dump from its own helper thread."""
 
-    of_dhaga = True  # the deadlock detector may ignore it: it wakes no dhaga
+    of_dhaga = True  # this handler wakes no dhaga, so the deadlock detector may ignore the handler
 
     def __init__(self, path: str | None) -> None:
-        self.path = path
+        # Absolute, because the program may change its working directory before a signal.
+        self.path = None if path is None else os.path.abspath(path)
         self.start()
 
     def start(self) -> None:
-        """Start the helper thread; again in a forked child, because threads are not inherited."""
+        """Start the helper thread. A forked child calls this method again, because threads are not inherited."""
         self.requested = originals.allocate_lock()
         self.requested.acquire()
         self.thread = HelperThread("dumper", self.run)
@@ -41,11 +42,11 @@ class DumpHandler:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         try:
             self.requested.release()
-        except RuntimeError:  # an earlier request is still pending: one dump serves both
+        except RuntimeError:  # an earlier request is still pending, and one dump serves both requests
             pass
 
     def run(self) -> None:
-        """Write a dump at each request; the helper thread's function, which never returns."""
+        """Write a dump at each request, and never return. From: the helper thread."""
         while True:
             with idle():
                 self.requested.acquire()
@@ -56,7 +57,7 @@ class DumpHandler:
 
 
 def write(path: str | None, text: bytes) -> None:
-    """Append to a file, or write to stderr. Raises: OSError."""
+    """Append text to a file, or write it to stderr. Raises: OSError."""
     if path is None:
         write_all(2, text)
         return
@@ -73,11 +74,11 @@ def write_all(file: int, text: bytes) -> None:
 
 
 dump_handlers: dict[int, DumpHandler] = {}
-"""The handlers by signal number."""
+"""The installed handlers, by signal number."""
 
 
 def dump_at(name: str, path: str | None = None) -> bool:
-    """Write a dump at each signal of this name (``USR1`` or ``SIGUSR1``) to stderr, or append it to the file ``path``.
+    """Write a dump to stderr or to the end of the file ``path`` at each signal ``name`` (``USR1`` or ``SIGUSR1``).
 
     Parks: never. From: the main thread. Returns: False, with a warning, if the signal cannot be handled.
     Raises: OSError if the file cannot be written.
@@ -90,7 +91,7 @@ def dump_at(name: str, path: str | None = None) -> bool:
     elif originals.get_ident() != originals.main_thread().ident:
         logger.warning("no dump at %s: handlers can be set only in the main thread; import dhaga there", number.name)
     else:
-        write(path, b"")  # fails now, not at the signal, if the path cannot be written
+        write(path, b"")  # an unwritable path raises an error now, not at the signal
         handler = dump_handlers[number] = DumpHandler(path)
         set_handler(number, handler)
         return True
@@ -98,7 +99,7 @@ def dump_at(name: str, path: str | None = None) -> bool:
 
 
 def after_fork_in_child() -> None:
-    """Start the child's own helper threads."""
+    """Start the helper threads of the child."""
     for handler in dump_handlers.values():
         handler.start()
 

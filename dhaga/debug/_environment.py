@@ -1,7 +1,8 @@
-"""Debugging configured by environment variables, without a change to the program.
+"""Starts debugging tools that environment variables request, without a change to the program.
 
-``DHAGA_DEBUG=1``: an inspector and a watchdog; ``DHAGA_DUMP_SIGNAL=USR1``: a dump at that signal. ``dhaga`` imports
-this module if one of them is set. A failure is logged as a warning, and the program continues.
+``DHAGA_DEBUG=1`` starts an inspector and a watchdog. ``DHAGA_DUMP_SIGNAL=USR1`` makes the process write a dump at each
+SIGUSR1. ``dhaga`` imports this module if either variable is set. If a tool cannot be started, a warning is logged, and
+the program continues.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ THRESHOLD = 0.1
 
 
 def switch_on() -> None:
-    """Start the tools that the environment variables name."""
+    """Start the tools that the environment variables request."""
     try:
         if os.environ.get("DHAGA_DEBUG", "0") not in ("", "0"):
             inspect()
             watch(THRESHOLD)
         if signal := os.environ.get("DHAGA_DUMP_SIGNAL"):
             dump_at(signal, os.environ.get("DHAGA_DUMP_FILE"))
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # a bad path; no thread can be started
         logger.warning("the debugging tools that the environment asks for could not be started: %s", error)

@@ -1,8 +1,9 @@
-"""The OS threads of the debugging tools: watchdog, probes, inspector. They do not affect the program that they inspect.
+"""OS threads of the debugging tools: watchdog, probes, inspector. They do not affect the program that they inspect.
 
-The deadlock detector and the patch ignore them: an idle one (see ``idle``) cannot wake a dhaga. A thread of a pool is
-taken off the detector's list by its *waker*, before it opens the gate, because a call under way will wake a dhaga. A
-thread of the debugging tools takes itself off.
+The patch (``dhaga.monkey``) ignores these threads. The deadlock detector ignores them only while they are idle (see
+``idle``), because an idle thread cannot wake a dhaga. An idle thread of an offload pool may wake a dhaga in its next
+call. Therefore, the code that wakes a pool's thread first removes that thread from the idle threads. A thread of the
+debugging tools removes itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .._kernel.wait import deadlock
 
 
 class HelperThread(helper_threads.HelperThread):
-    """A helper thread that calls ``fn``; it starts at once. Raises: RuntimeError at interpreter exit."""
+    """A helper thread that calls ``fn`` and is started at once. Raises: RuntimeError at interpreter exit."""
 
     def __init__(self, name: str, fn: Callable[..., object], *args: Any) -> None:
         super().__init__(f"dhaga-{name}", fn, args)
@@ -25,7 +26,7 @@ class HelperThread(helper_threads.HelperThread):
 
 @contextmanager
 def idle() -> Iterator[None]:
-    """Count the calling helper thread as idle in the block, so that a deadlock of the other threads is still detected.
+    """Count the calling helper thread as idle during the block, so that deadlocks of other threads are still detected.
 
     From: a helper thread, around its blocking call.
     """

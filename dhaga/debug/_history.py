@@ -1,11 +1,11 @@
-"""The last minutes in figures: runnable and parked dhagas, the lag and preemptions, sampled once a second by an OS
-thread.
+"""The history of the last minutes: the counts of runnable and parked dhagas, the lag, and preemptions. An OS thread
+samples these values once a second.
 
-A sample is ``[time, runnable, parked, lag, preempted]``: wall clock, counts over all schedulers, the longest run-queue
-delay of any of them in seconds, and the turns ended by preemption, per second since the last sample. A ``LagProbe`` for
-each scheduler measures the lag: it waits in the run queue like a woken dhaga. While it waits, its age is the lag, so a
-blocked scheduler shows at once. An inspector and a page keep a history while they run, so that it reaches back to
-before the first query. A sample costs about 20 µs.
+A sample is ``[time, runnable, parked, lag, preempted]``: the wall clock, two counts over all schedulers, the lag in
+seconds, and the number of preemptions per second. The lag is the longest run-queue delay of any scheduler. To measure
+this delay, a ``LagProbe`` waits in each scheduler's run queue like a woken dhaga. While a probe still waits, its age
+counts as the delay, so a blocked scheduler is visible at once. An inspector and a debug page record a history while
+they run, so that the history includes the time before the first query. A sample costs about 20 µs.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ._helper_thread import HelperThread, idle
 from ._stats import enqueue
 
 SAMPLE_SECONDS = 1.0
-"""Time between two samples."""
+"""Number of seconds between two samples."""
 
 KEPT_SAMPLES = 600
-"""Ten minutes; a sample takes about 150 bytes."""
+"""Number of samples that are kept, which cover ten minutes. A sample takes about 150 bytes."""
 
 Sample = tuple[float, int, int, float, float]
-"""Time of the sample, runnable and parked dhagas, the lag in seconds, and preemptions per second."""
+"""The time, the numbers of runnable and parked dhagas, the lag in seconds, and the preemptions per second."""
 
 
 class LagProbe(HubCall):
-    """An entry of the run queue that notes how long it waited there."""
+    """A call in the run queue that measures its own time in the queue."""
 
     __slots__ = ("delay", "queued", "scheduler")
 
@@ -45,28 +45,30 @@ class LagProbe(HubCall):
         self.delay = originals.monotonic() - self.queued
 
     def lag(self) -> float:
-        """Return the delay, or how long the probe has waited so far."""
+        """Return the time from the queueing of the probe to its run, or, before its run, the time so far."""
         delay = self.delay
         return originals.monotonic() - self.queued if delay is None else delay
 
 
 def count_preemptions() -> tuple[int, float]:
-    """Return the turns ended by preemption so far, and the time. Those of ended schedulers count."""
+    """Return the number of turns that preemption has ended so far, and the current time. Turns of ended schedulers are
+    included.
+    """
     return preemption.places.total(), originals.monotonic()
 
 
 class History:
-    """Samples of the last minutes, while it is started. From: any OS thread."""
+    """Samples of the last minutes, taken from ``start`` to ``close``. From: any OS thread."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
         self.probes: dict[Scheduler, LagProbe] = {}
         self.preemptions = count_preemptions()
-        self.closing = originals.allocate_lock()  # released by close(), which ends the thread's wait
+        self.closing = originals.allocate_lock()  # close() releases it, which ends the thread's wait
         self.thread: HelperThread | None = None
 
     def start(self) -> None:
-        """Sample until ``close``."""
+        """Start sampling; ``close`` stops it."""
         self.closing.acquire()
         self.thread = HelperThread("history", self.run)
 
@@ -77,7 +79,7 @@ class History:
             self.thread.join()
 
     def run(self) -> None:
-        """Sample; the thread's function."""
+        """Add samples until ``close``. This is the function of the thread."""
         closed = False
         while not closed:
             self.sample()
@@ -85,7 +87,9 @@ class History:
                 closed = self.closing.acquire(timeout=SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Add a sample, and put a probe into each run queue whose last probe has run."""
+        """Add a sample. Put a new probe into the run queue of each awake scheduler that has dhagas and no waiting
+        probe.
+        """
         running = list(schedulers)
         self.probes = {each: probe for each, probe in self.probes.items() if each in running}
         lag = max((probe.lag() for probe in self.probes.values()), default=0.0)
@@ -101,11 +105,11 @@ class History:
                     self.probes[scheduler] = probe
 
     def preemption_rate(self) -> float:
-        """Return the preemptions per second since the last call."""
+        """Return the number of preemptions per second since the last call."""
         (before, since), self.preemptions = self.preemptions, count_preemptions()
         total, now = self.preemptions
         return max(0, total - before) / max(now - since, 1e-3)
 
     def since(self, moment: float) -> list[Sample]:
-        """Return the samples after a moment of the wall clock."""
+        """Return the samples taken after a given time of the wall clock."""
         return [sample for sample in list(self.samples) if sample[0] > moment]

@@ -1,11 +1,12 @@
-"""Instrumentation: callbacks at each switch, wake and preemption, for the trace and the CPU accounting.
+"""Instrumentation: calls observers at each switch, wake and preemption, for the trace and the accounting of CPU time.
 
-greenlet has one trace function per OS thread (``settrace``), but there are several observers: ``ThreadObservers``
-multiplexes it, and passes each event on to a previous trace function, such as a debugger's. Only the thread itself may
-set its function and change its lists: ``observe`` and ``unobserve`` run there, through ``Scheduler.call``. Observers of
-all schedulers (``observe_all``) are also installed in later schedulers. Wakes come through ``hooks.on_wake``, in the
-waker's thread, and preemptions through ``hooks.on_preemption``. Without observers all hooks are empty. A forked child
-starts without observers, because their users are in the parent.
+The package greenlet has one trace function per OS thread (``settrace``), but there are several observers.
+``ThreadObservers`` calls all of them, and passes each event to a previous trace function, such as a debugger's. Only a
+thread itself may set its trace function and change its list of observers. Therefore, ``observe`` and ``unobserve`` use
+``Scheduler.call`` to run in that thread. Observers of all schedulers (``observe_all``) are also installed in later
+schedulers. The kernel reports wakes through ``hooks.on_wake`` in the waker's thread, and preemptions through
+``hooks.on_preemption``. Without observers, all hooks are None. A forked child starts without observers, because the
+observers' users are in the parent.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from .._kernel.run.attachment import schedulers
 from .._kernel.run.scheduler import Scheduler
 
 Observer = Callable[[str, tuple[Any, Any]], object]
-"""Called as ``observer(event, (origin, target))`` after a greenlet switch; an error in it would surface in ``target``.
+"""A function that is called as ``observer(event, (origin, target))`` after a switch. Its errors are raised in
+``target``.
 """
 
 
@@ -40,7 +42,7 @@ class StopHandle:
         self.stop()
 
     def stop(self) -> None:
-        """Stop the tool; a second call is a no-op."""
+        """Stop the tool; no-op if the tool is stopped."""
         raise NotImplementedError
 
 
@@ -48,14 +50,14 @@ class StopHandle:
 
 
 class ThreadObservers:
-    """The switch observers of one OS thread, and the trace function that another tool had installed there."""
+    """The observers of one OS thread, and the trace function that another tool has installed in the thread."""
 
     def __init__(self) -> None:
         self.foreign = greenlet.gettrace()
         self.observers: list[tuple[Scheduler, Observer]] = []
 
     def install(self) -> None:
-        """Install the current observers as this thread's greenlet trace function, each once. From: that thread."""
+        """Set this thread's greenlet trace function, which calls each observer once per switch. From: that thread."""
         foreign: Any = self.foreign
         called: list[Any] = [*dict.fromkeys(observer for _, observer in self.observers)]
         called += [foreign] if foreign is not None else []
@@ -71,34 +73,34 @@ def call_each(observers: list[Observer]) -> Observer:
 
 
 by_thread: dict[int, ThreadObservers] = {}
-"""The observers of each OS thread, by its ident. Several schedulers may share a thread."""
+"""The observers of each OS thread, by the thread's ident. Several schedulers may share a thread."""
 
 global_observers: list[Observer] = []
-"""Observers of all schedulers, including later ones."""
+"""Observers of all schedulers, including schedulers that start later."""
 
 hubs: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-"""The hub of each observed scheduler, with the scheduler's name."""
+"""The hub of each observed scheduler, mapped to the scheduler's name."""
 
 
 def observe(scheduler: Scheduler, observer: Observer) -> None:
-    """Call ``observer`` at each switch of a scheduler; it begins soon, in the scheduler's thread. From: any thread."""
+    """Register ``observer`` for each switch of a scheduler. The calls may begin a little later. From: any thread."""
     scheduler.call(add_here, scheduler, observer)
 
 
 def unobserve(scheduler: Scheduler, observer: Observer) -> None:
-    """Undo ``observe``. From: any thread."""
+    """Remove an observer of a scheduler. From: any thread."""
     scheduler.call(remove_here, scheduler, observer)
 
 
 def observe_all(observer: Observer) -> None:
-    """Call ``observer`` at the switches of all schedulers, including later ones. From: any thread."""
+    """Register ``observer`` for the switches of all schedulers, including later ones. From: any thread."""
     global_observers.append(observer)
     for scheduler in list(schedulers):
         observe(scheduler, observer)
 
 
 def unobserve_all(observer: Observer) -> None:
-    """Undo ``observe_all``. From: any thread."""
+    """Remove an observer of all schedulers. From: any thread."""
     global_observers.remove(observer)
     for scheduler in list(schedulers):
         unobserve(scheduler, observer)
@@ -117,7 +119,7 @@ def remove_here(scheduler: Scheduler, observer: Observer) -> None:
 
 
 def keep_only(kept: Callable[[tuple[Scheduler, Observer]], bool]) -> None:
-    """Remove this thread's observers that are not ``kept``."""
+    """Remove this thread's observers for which ``kept`` is false."""
     ident = originals.get_ident()
     here = by_thread.get(ident)
     if here is not None:
@@ -128,16 +130,17 @@ def keep_only(kept: Callable[[tuple[Scheduler, Observer]], bool]) -> None:
 
 
 def on_scheduler(scheduler: Scheduler, begins: bool) -> None:
-    """Add the global observers to a starting scheduler; remove all observers of an ending one.
+    """Add the global observers to a starting scheduler; remove all observers of an ending scheduler.
 
-    Its OS thread may run other schedulers, or continue without one, so the thread's own trace function is restored.
+    After the end, the OS thread may run other schedulers, whose observers stay. If no observer is left, the thread's
+    previous trace function is restored.
     """
     if begins:
         for observer in global_observers:
             add_here(scheduler, observer)
     elif scheduler.thread_ident == originals.get_ident():
         keep_only(lambda entry: entry[0] is not scheduler)
-    else:  # its thread has ended
+    else:  # the scheduler's thread has ended
         by_thread.pop(scheduler.thread_ident, None)
 
 
@@ -147,7 +150,7 @@ hooks.on_scheduler.append(on_scheduler)
 
 
 class HookObservers:
-    """The observers behind one hook of the kernel, which is None while there is none."""
+    """The observers of one kernel hook. While there is no observer, the hook is None."""
 
     def __init__(self, hook: str) -> None:
         self.hook = hook
@@ -158,12 +161,12 @@ class HookObservers:
             observer(*what)
 
     def add(self, observer: Callable[..., object]) -> None:
-        """Call ``observer`` with the arguments of the hook, where the kernel calls it."""
+        """Register ``observer``, which the kernel calls with the arguments of the hook."""
         self.observers.append(observer)
         setattr(hooks, self.hook, self.call)
 
     def remove(self, observer: Callable[..., object]) -> None:
-        """Undo ``add``."""
+        """Remove an observer that ``add`` registered."""
         self.observers.remove(observer)
         if not self.observers:
             setattr(hooks, self.hook, None)
@@ -174,10 +177,10 @@ class HookObservers:
 
 
 wakes = HookObservers("on_wake")
-"""Called with the waiter before each wake of a dhaga or of main code, in the thread of the waker."""
+"""Observers that are called with the waiter before each wake of a dhaga or of main code, in the waker's thread."""
 
 preemptions = HookObservers("on_preemption")
-"""Called in the waiter's thread before the switch that ends an overlong turn, with the waiter and the line."""
+"""Observers that are called with the waiter and the line before the switch that ends an overlong turn."""
 
 
 # ---- fork

@@ -13,9 +13,9 @@ from .._kernel.wait.current import this_thread
 class DhagaNames(logging.Filter):
     """Adds the names of the logging dhaga and of its scheduler to each record: ``handler.addFilter(DhagaNames())``.
 
-    Outside dhagas they are the names of the OS thread and of the scheduler that runs there, or "-". It drops no
-    record.
-    Source: ``logging.Filter``, of a handler; in a ``dictConfig``: ``{"()": DhagaNames}``.
+    Outside dhagas, the names are the OS thread's name, and the name of the thread's scheduler ("-" without a
+    scheduler). The filter drops no record.
+    Source: ``logging.Filter`` of a handler; in a ``dictConfig``: ``{"()": DhagaNames}``.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

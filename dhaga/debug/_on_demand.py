@@ -1,11 +1,11 @@
-"""On-demand probes: a costly measurement runs only while it is queried.
+"""On-demand probes: costly measurements that run only while clients query them.
 
-A probe is off until the first query, which starts a helper thread; after ``KEEP_SECONDS`` without a query, that thread
-calls ``on_idle`` and ends. The next query starts thread and measurement again. ``close`` ends the probe for good: a
-later query is still answered, and the probe is switched off right after it. ``guard`` serialises queries and switching
-off; it is an OS lock, because queries come from OS threads while schedulers may be blocked.
+A probe is off until the first query, which starts a helper thread. After ``KEEP_SECONDS`` without a query, that thread
+calls ``on_idle`` and ends. The next query starts the thread and the measurement again. After ``close``, a query is
+still answered, but the probe is switched off right after the answer. The lock ``guard`` serializes queries and calls of
+``on_idle``. This lock is an OS lock, because queries come from OS threads, and schedulers may be blocked.
 
-Rejected: start and stop commands from the client. A killed client never sends the stop.
+Rejected: start and stop commands from the client. A killed client never sends the stop command.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from .._kernel import originals
 from ._helper_thread import HelperThread, idle
 
 KEEP_SECONDS = 5.0
-"""Time without a query after which a probe is switched off."""
+"""Number of seconds without a query after which a probe is switched off."""
 
 CHECK_SECONDS = 0.5
-"""Interval in which the helper thread checks the time of the last query."""
+"""Interval in seconds at which the helper thread checks the time of the last query."""
 
 
 class ProbeUnavailable(Exception):
-    """The interpreter is exiting: no thread could be started to switch the probe off."""
+    """Raised if the interpreter is exiting, so that no thread can be started to switch the probe off."""
 
 
 class OnDemand:
-    """Keeps a costly probe on only while it is queried: enter this context manager around each query.
+    """Switches a costly probe on while clients query the probe. Enter this context manager around each query.
 
-    Blocks: while another query is under way. From: any OS thread. Raises: ProbeUnavailable on entry.
+    Blocks: while another query is running. From: any OS thread. Raises: ProbeUnavailable on entry.
     """
 
     def __init__(self, name: str, on_idle: Callable[[], object]) -> None:
@@ -39,7 +39,7 @@ class OnDemand:
         self.guard = originals.allocate_lock()
         self.thread: HelperThread | None = None
         self.closed = False
-        self.closing = originals.allocate_lock()  # released by close(), which ends the thread's wait
+        self.closing = originals.allocate_lock()  # close() releases it, which ends the thread's wait
         self.closing.acquire()
 
     def __enter__(self) -> None:
@@ -58,13 +58,13 @@ class OnDemand:
         self.guard.release()
 
     def run(self) -> None:
-        """Check until the probe is switched off; the helper thread's function."""
+        """Wait until the probe is switched off. This is the helper thread's function."""
         while self.is_wanted():
             with idle():
                 self.closing.acquire(timeout=CHECK_SECONDS)
 
     def is_wanted(self) -> bool:
-        """Return whether the probe stays on; switch it off otherwise."""
+        """Return whether the probe stays on. Stop it after ``KEEP_SECONDS`` without a query, or after ``close``."""
         with self.guard:
             if not self.closed and originals.monotonic() - self.last_query < KEEP_SECONDS:
                 return True
@@ -73,7 +73,7 @@ class OnDemand:
             return False
 
     def close(self) -> None:
-        """Switch the probe off now and for good, and join its thread."""
+        """Switch the probe off permanently, and join its thread."""
         self.closed = True
         thread = self.thread
         if thread is not None and self.closing.locked():

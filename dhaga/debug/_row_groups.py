@@ -1,8 +1,9 @@
-"""Groups of rows of the table: dhagas of one state and reason are one line with a count.
+"""Groups of rows of the table: dhagas with the same state and reason are shown as one line with a count.
 
-Rows that wait for one object are a group of their own; the other rows of one state and reason, such as sleepers or
-readers of many sockets, are another. Deadlocked and busy dhagas are never grouped. The table is grouped before it is
-cut, so that a large group cannot push other rows out, and the expensive columns are read once a group.
+Rows that wait for the same object form a group. The other rows with the same state and reason, such as sleepers or
+readers of many sockets, form another group. Deadlocked and busy dhagas are never grouped. Rows are grouped before the
+table is cut to its maximum length, so that a large group cannot displace other rows. The expensive columns are read for
+at most two rows of each group.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from ._snapshot import kind_of
 from ._table_row import DhagaRow, all_columns, stem
 
 SMALLEST_GROUP = 3
-"""The least rows of a group: fewer rows are shown one by one."""
+"""Minimum number of rows of a group; fewer rows are shown separately."""
 
 BUSY_SHARE = 0.05
-"""A dhaga that holds its OS thread for this share of the time or longer has a row of its own."""
+"""A dhaga that holds its OS thread for at least this share of the time has its own row."""
 
 MOST_NAMES = 3
-"""Number of different names in the line of a group."""
+"""Maximum number of different names in a group's line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowGroup:
-    """Rows that are shown as one line. ``key`` stays the same while the state, reason and object do."""
+    """Rows that are shown as one line. ``key`` changes only with the state, reason or object of the rows."""
 
     key: str
     rows: list[DhagaRow]
-    objects: int  # number of different objects that the rows wait for
+    objects: int  # number of different objects for which the rows wait
 
     @property
     def share(self) -> Share:
-        """The sums of the shares."""
+        """The sums of the rows' shares."""
         computed = [row.share.cpu for row in self.rows if row.share.cpu is not None]
         known = len(computed) == len(self.rows)
         return Share(sum(row.share.held for row in self.rows), sum(computed) if known else None)
@@ -47,7 +48,7 @@ Line = DhagaRow | RowGroup
 
 
 def into_groups(rows: Collection[DhagaRow], apart: Container[Waiter]) -> list[Line]:
-    """Return the lines for these rows, each group at the place of its first row; ``apart``: never in a group."""
+    """Return the lines of the rows; a group is at the place of its first row. Rows in ``apart`` are never grouped."""
     quiet = [(row, id(row.waiter.waits_on)) for row in rows if row.waiter not in apart and row.share.held < BUSY_SHARE]
     of_object, others = large_buckets(((*alike(row), thing), row, thing) for row, thing in quiet)
     of_reason, _ = large_buckets((alike(row), row, thing) for row, thing in others)
@@ -57,14 +58,14 @@ def into_groups(rows: Collection[DhagaRow], apart: Container[Waiter]) -> list[Li
 
 
 def alike(row: DhagaRow) -> tuple[str, str, str]:
-    """Return what the rows of a group have in common."""
+    """Return the values that all rows of a group share."""
     return kind_of(row.waiter), row.state, stem(row.reason)
 
 
 def large_buckets(
     rows: Iterable[tuple[tuple[Hashable, ...], DhagaRow, int]],
 ) -> tuple[list[RowGroup], list[tuple[DhagaRow, int]]]:
-    """Return groups of the rows with one key, and the rows, with their objects, that are too few for a group."""
+    """Return groups of rows with the same key. Rows of smaller groups are returned separately, with their objects."""
     buckets: defaultdict[tuple[Hashable, ...], list[tuple[DhagaRow, int]]] = defaultdict(list)
     for key, row, thing in rows:
         buckets[key].append((row, thing))
@@ -77,7 +78,7 @@ def large_buckets(
 
 
 def columns_of_group(group: RowGroup) -> dict[str, Any]:
-    """Return the columns of a row for a group, with its ``key``, ``count``, longest wait and sums of shares."""
+    """Return the columns of a group's line, with the group's ``key``, ``count``, longest wait and sums of shares."""
     first = all_columns(group.rows[0])
     longest = min((row for row in group.rows if row.since), key=lambda row: row.since, default=group.rows[0])
     apart = {} if group.objects == 1 else {"waits_on": f"{group.objects:,} different", "held_by": []}
@@ -99,7 +100,7 @@ def columns_of_group(group: RowGroup) -> dict[str, Any]:
 
 
 def names_in_short(names: Collection[str]) -> str:
-    """Return the most frequent names without their numbers: ``worker-…, feeder``."""
+    """Return the most frequent names, without trailing numbers: ``worker-…, feeder``."""
     stems = Counter(map(stem, names))
     whole = set(names)
     shown = [each if each in whole else f"{each}…" for each, _ in stems.most_common(MOST_NAMES)]

@@ -1,9 +1,10 @@
 """Snapshots: the state of all schedulers, dhagas and waiting OS threads at one moment, as immutable values.
 
-Each scheduler is inspected in its own OS thread, by ``SnapshotRequest``, so that its state cannot change meanwhile. If
-a scheduler does not answer in time, because a dhaga holds its thread, another thread inspects it. The stacks of its
-dhagas, which may run meanwhile, are left out; the stack of its OS thread shows the cause. The wait-for graph is
-computed last, in the requesting thread, so that a cycle across schedulers is found.
+``SnapshotRequest`` inspects each scheduler in the scheduler's own OS thread, so that the state cannot change meanwhile.
+If a dhaga holds that thread and the scheduler does not answer in time, the requesting thread inspects the scheduler.
+Then the stacks of the scheduler's dhagas are left out, because the dhagas may be running. The stack of the OS thread
+shows what holds the thread. The requesting thread computes the wait-for graph last, so that a cycle across schedulers
+is found.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .._kernel.run.attachment import schedulers
 from .._kernel.run.lap import POLL_INTERVAL
 from .._kernel.run.main_code import Main
 from .._kernel.run.microthread import RUNNING, WAITING, Dhaga
-from .._kernel.run.run_modes import GuestMode, ImplicitMode, OwnThreadMode
+from .._kernel.run.run_modes import ForkedMode, GuestMode, ImplicitMode, OwnThreadMode
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.stacks import Stack, hide_package, stack_of, stacks_of_threads
 from .._kernel.wait import deadlock, wait_graph
@@ -38,11 +39,11 @@ from . import _spawn_sites
 hide_package("dhaga.debug")
 
 LOOK_SECONDS = 1.0
-"""Longest wait for a scheduler's answer; a healthy one answers within a few milliseconds."""
+"""Maximum number of seconds to wait for a scheduler's answer; a healthy scheduler answers within milliseconds."""
 
 
 PLACES_SHOWN = 10
-"""Lines of the program at which most turns were ended."""
+"""Maximum number of the program's lines that are shown: the lines at which preemption has ended the most turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +55,15 @@ class DhagaView:
     kind: str  # dhaga, main code, OS thread
     state: str
     reason: str | None
-    seconds: float | None  # since its park began; None if it is not parked, or unknown
-    waits_on: str | None  # repr of the lock, queue, … it waits on
-    held_by: tuple[str, ...]  # names of the holders of that
+    seconds: float | None  # time since the park began; None without a park, or if the time is unknown
+    waits_on: str | None  # repr of the object of the wait, such as a lock or a queue
+    held_by: tuple[str, ...]  # names of the holders of this object
     priority: str
     daemon: bool
-    scopes: tuple[str, ...]  # the scopes around it, outermost first
-    cancels: tuple[str, ...]  # pending ones
+    scopes: tuple[str, ...]  # the scopes that contain the dhaga, outermost first
+    cancels: tuple[str, ...]  # pending cancels
     stack: Stack
-    spawned: Stack  # its spawn site, if recorded: see record_origins
+    spawned: Stack  # the stack of the spawn, if recorded; see record_origins
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +71,22 @@ class SchedulerView:
     """A scheduler with its main code and its dhagas, oldest first."""
 
     name: str
-    life: str  # implicit, own thread, guest
+    life: str  # how its event loop is run: implicit, own thread, guest or forked (see run_modes.py)
     thread: int  # ident of its OS thread
     asleep: bool
-    held: bool  # it did not answer in time, and was inspected from outside
+    held: bool  # whether it did not answer in time, and was inspected from another thread
     runnable: int
     dhagas: tuple[DhagaView, ...]
-    stack: Stack  # of its thread, if it was inspected from outside
-    preemptions: int = 0  # turns ended because they took too long
-    cpu_seconds: float | None = None  # of its OS thread so far; None where the platform does not tell
+    stack: Stack  # stack of its OS thread, if it was inspected from another thread
+    preemptions: int = 0  # number of turns ended because they took too long
+    cpu_seconds: float | None = None  # CPU time of its OS thread so far; None if the platform does not report it
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole process. ``cycles``: cycles of the wait-for graph, each as a tuple of its waiters' names.
+    """The state of the whole process. ``cycles``: cycles of the wait-for graph, each as a tuple of the waiters' names.
 
-    ``preempted``: the lines at which most turns were ended, and how many.
+    ``preempted``: the lines at which preemption has ended the most turns, each with its count.
     """
 
     pid: int
@@ -112,8 +113,9 @@ class Snapshot:
 def snapshot(patience: float = LOOK_SECONDS) -> Snapshot:
     """Return the state of every scheduler, dhaga and waiting OS thread of this process.
 
-    Parks: until the schedulers of other OS threads have answered, ``patience`` seconds at most (``event.wait``).
-    From: a dhaga, main code, any OS thread; on the hub and in coroutines other schedulers are inspected from outside.
+    Parks: until the schedulers of other OS threads have answered, at most ``patience`` seconds (``event.wait``).
+    From: a dhaga, main code, any OS thread. On an event loop (on the hub, or in a coroutine), the caller cannot park,
+    so it inspects other schedulers from outside their threads.
     """
     requests = [SnapshotRequest(scheduler) for scheduler in sorted(schedulers, key=lambda each: each.name)]
     for request in requests:
@@ -122,7 +124,7 @@ def snapshot(patience: float = LOOK_SECONDS) -> Snapshot:
     for request in requests:
         request.wait(max(0.0, deadline - originals.monotonic()))
     views = tuple(request.view or request.view_from_outside() for request in requests)
-    waiting = [thread for thread in members(os_threads) if thread.parked]
+    waiting = waiting_threads()
     waiters: list[Waiter] = [waiter for request in requests for waiter in waiters_of(request.scheduler)]
     cycles = wait_graph.cycles([waiter for waiter in [*waiters, *waiting] if waiter.parked])
     return Snapshot(
@@ -136,7 +138,7 @@ def snapshot(patience: float = LOOK_SECONDS) -> Snapshot:
 
 
 class SnapshotRequest:
-    """A request to one scheduler for its view, which is made in the scheduler's thread."""
+    """A request to one scheduler to create its view in its own thread."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -147,14 +149,14 @@ class SnapshotRequest:
         self.scheduler.call(self.make_view)
 
     def make_view(self) -> None:
-        """Make the view. From: the scheduler's thread, on the hub or in the caller itself."""
+        """Create the view. From: the scheduler's thread, on the hub or directly in the caller."""
         self.view = view_of_scheduler(self.scheduler)
         self.looked.set()
 
     def wait(self, timeout: float) -> None:
         try:
             self.view or self.looked.wait(timeout)
-        except ParkError:  # on the hub, which must not wait
+        except ParkError:  # raised on an event loop, which must not wait
             pass
 
     def view_from_outside(self) -> SchedulerView:
@@ -170,14 +172,19 @@ def waiters_of(scheduler: Scheduler) -> list[Waiter]:
     return [*([main] if isinstance(main, Main) else []), *scheduler.in_order()]
 
 
+def waiting_threads() -> list[OSThread]:
+    """Return the plain OS threads that wait for an object of Dhaga."""
+    return [thread for thread in members(os_threads) if thread.parked]
+
+
 def view_of_scheduler(scheduler: Scheduler) -> SchedulerView:
-    """Return the view of one scheduler. From: its own thread."""
+    """Return the view of one scheduler. From: the scheduler's own thread."""
     me = getcurrent()
     dhagas = tuple(view_of(waiter, me) for waiter in waiters_of(scheduler))
     return _scheduler_view(scheduler, dhagas, held=False, stack=())
 
 
-MODE_NAMES = {ImplicitMode: "implicit", OwnThreadMode: "own thread", GuestMode: "guest"}
+MODE_NAMES = {ImplicitMode: "implicit", OwnThreadMode: "own thread", GuestMode: "guest", ForkedMode: "forked"}
 
 
 def _scheduler_view(scheduler: Scheduler, dhagas: tuple[DhagaView, ...], held: bool, stack: Stack) -> SchedulerView:
@@ -197,7 +204,7 @@ def _scheduler_view(scheduler: Scheduler, dhagas: tuple[DhagaView, ...], held: b
 
 
 def view_of(waiter: Waiter, me: object = None) -> DhagaView:
-    """Return the view of one waiter. ``me``: the running greenlet, in the waiter's thread; then stacks are included."""
+    """Return the view of one waiter, with a stack unless ``me`` is None. ``me``: the thread's running greenlet."""
     thing = waiter.waits_on
     pending = waiter.pending_errors
     return DhagaView(
@@ -224,7 +231,7 @@ def kind_of(waiter: Waiter) -> str:
 
 
 def state_of(waiter: Waiter) -> str:
-    """Return the state of a waiter; a plain OS thread, which has no run queue, is WAITING or RUNNING."""
+    """Return the state of a waiter. A plain OS thread has no run queue: it is WAITING or RUNNING."""
     if isinstance(waiter, Dhaga | Main):
         return waiter.state
     return WAITING if waiter.parked else RUNNING
@@ -252,10 +259,13 @@ def _stack(waiter: Waiter, me: object) -> Stack:
 
 
 def view_one(waiter: Waiter, patience: float = LOOK_SECONDS) -> DhagaView:
-    """Return the view of one dhaga or main code, made in its own thread; from outside if that does not answer in time.
+    """Return the view of one waiter. The thread of its scheduler creates the view if that thread answers in time. A
+    plain OS thread has no scheduler.
 
-    Parks: ``patience`` seconds at most (``event.wait``). From: any OS thread.
+    Parks: at most ``patience`` seconds (``event.wait``). From: any OS thread.
     """
+    if isinstance(waiter, OSThread):
+        return replace(view_of(waiter), stack=stacks_of_threads().get(waiter.ident, ()))
     views: list[DhagaView] = []
     looked = Event()
 

@@ -1,7 +1,8 @@
-"""Spawn sites: the stack at which each dhaga was spawned, recorded while recording is on.
+"""Records spawn sites: the stack at which each dhaga was spawned.
 
-It is off by default, because a spawn then costs a few µs and one KB more, depending on the depth of the stack. Sites
-are kept in a weak dictionary, and so removed with their dhagas; switching off keeps the recorded sites.
+Recording is off by default, because it costs a few µs and 1 KB for each spawn, depending on the depth of the stack. A
+weak dictionary holds the sites, so a site is removed with its dhaga. Recorded sites stay when recording is switched
+off.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ recorded: weakref.WeakKeyDictionary[Any, Stack] = weakref.WeakKeyDictionary()
 
 
 def record(on: bool = True) -> None:
-    """Switch the recording of spawn sites on or off, for all schedulers.
+    """Switch the recording of spawn sites on or off for all schedulers.
 
-    Parks: never. From: any thread. A spawn costs a few µs and one KB more, depending on the depth of the stack.
+    Parks: never. From: any thread. Recording costs a few µs and 1 KB for each spawn, depending on the stack's depth.
     """
     hooks.on_spawn = _record if on else None
 
 
 @contextmanager
 def recording() -> Iterator[None]:
-    """Record in a block; restore the previous setting at its end."""
+    """Record spawn sites in a block; restore the previous setting at the end of the block."""
     before, hooks.on_spawn = hooks.on_spawn, _record
     try:
         yield
@@ -42,5 +43,5 @@ def _record(dhaga: Any) -> None:
 
 
 def spawn_site_of(waiter: object) -> Stack:
-    """Return the stack at which a dhaga was spawned; empty if that was not recorded."""
+    """Return the recorded stack at which a dhaga was spawned; an empty stack without a record."""
     return recorded.get(waiter, ()) if isinstance(waiter, Dhaga) else ()

@@ -1,9 +1,9 @@
-"""Statistics of schedulers: counters that the kernel keeps anyway, and the run-queue delay, which is sampled.
+"""Statistics of schedulers: counters that the kernel always keeps, and the run-queue delay, which is sampled.
 
-The run-queue delay is the time from a wake to the run. ``sample`` puts a ``DelayProbe`` into the run queue, where it
-waits like a woken NORMAL dhaga; its delay goes into a histogram. The watchdog samples at each of its checks, from its
-own OS thread; without a watchdog there are no samples, and ``delays`` is empty. Counters are read from another thread,
-without a lock: they may be a few events late.
+The run-queue delay is the time from the wake of a dhaga until it runs. ``sample`` puts a ``DelayProbe`` into the run
+queue, where the probe waits like a woken NORMAL dhaga. A histogram counts the probes' delays. The watchdog samples at
+each of its checks, from its own OS thread; without a watchdog there are no samples, and ``delays`` is empty. Other
+threads read the counters without a lock, so the values may be a few events behind.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from .._kernel.run.scheduler import Scheduler
 from ._snapshot import PLACES_SHOWN
 
 BOUNDS = tuple(1e-6 * 4**power for power in range(13))
-"""Bounds of the histograms in seconds, 1 µs to 17 s, each four times the bound before. One more bin is beyond the last
-bound.
+"""Upper bounds of the histograms' bins in seconds, from 1 µs to 17 s. Each bound is four times the previous one. Each
+histogram has one more bin, beyond the last bound.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStats:
-    """The figures of one scheduler since it began."""
+    """The statistics of one scheduler since it began."""
 
     name: str
-    seconds: float  # since it began
-    live: int  # dhagas
+    seconds: float  # since the scheduler began
+    live: int  # number of living dhagas
     parked: int
-    runnable: int  # in the run queues
+    runnable: int  # number of entries in the run queues
     switches: int
-    preemptions: int  # turns ended because they took too long
-    laps: int
-    events: int  # of file descriptors
-    timers: int  # armed
+    preemptions: int  # number of turns ended because they took too long
+    laps: int  # number of event loop iterations that ran dhagas
+    events: int  # number of events of file descriptors
+    timers: int  # number of armed timers
     timers_fired: int
-    busy: float  # share of the time in which dhagas, or callbacks they woke, ran
-    delays: tuple[int, ...]  # run-queue delays, sampled while a watchdog runs: counts by BOUNDS, the last beyond them
-    delay_seconds: float  # their sum
+    busy: float  # share of the time in which the scheduler ran entries of its run queues
+    delays: tuple[int, ...]  # number of sampled run-queue delays in each bin; empty without a watchdog
+    delay_seconds: float  # sum of the delays
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The figures of all schedulers of this process, by name. ``bounds``: of the histograms, in seconds."""
+    """The statistics of all schedulers of this process, sorted by name. ``bounds``: histogram bounds in seconds."""
 
     pid: int
     schedulers: tuple[SchedulerStats, ...]
     bounds: tuple[float, ...] = BOUNDS
-    accelerator: str = ""  # "compiled (…)", or "pure Python (why)"
-    frame_chunks: FrameChunks | None = None  # None where they are not kept
-    preempted: tuple[tuple[str, int], ...] = ()  # the lines at which most turns were ended, and how many
+    accelerator: str = ""  # "compiled (…)", or "pure Python (…)" with the reason
+    frame_chunks: FrameChunks | None = None  # None if they are not counted
+    preempted: tuple[tuple[str, int], ...] = ()  # the lines at which most turns were preempted, each with its count
 
 
 def stats() -> Stats:
-    """Return the figures of every scheduler. Parks: never. From: any thread."""
+    """Return the statistics of every scheduler. Parks: never. From: any thread."""
     ordered = sorted(schedulers, key=lambda each: each.name)
     return Stats(
         os.getpid(),
@@ -73,7 +73,7 @@ def stats() -> Stats:
 
 
 def stats_of(scheduler: Scheduler) -> SchedulerStats:
-    """Return the figures of one scheduler."""
+    """Return the statistics of one scheduler."""
     seconds = scheduler.clock() - scheduler.started_at
     dhagas = list(scheduler.live)
     delays = histograms.get(scheduler)
@@ -106,7 +106,7 @@ class DelayHistogram:
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.total = 0.0
-        self.probe: DelayProbe | None = None  # the one in the run queue
+        self.probe: DelayProbe | None = None  # the probe in the run queue, if any
 
     def __repr__(self) -> str:
         return f"<DelayHistogram {sum(self.counts)}, median up to {self.quantile(0.5):g} s>"
@@ -117,7 +117,9 @@ class DelayHistogram:
         self.total += seconds
 
     def quantile(self, share: float) -> float:
-        """Return the lowest bound of this share of the delays; inf beyond the last bound, 0 without delays."""
+        """Return a quantile of the delays, rounded up to a bound; ``share`` 0.5 means the median. Return 0 for an empty
+        histogram, and inf if all bounds are exceeded.
+        """
         wanted = share * sum(self.counts)
         for bound, counted in zip((*BOUNDS, float("inf")), accumulate(self.counts), strict=True):
             if counted >= wanted and counted:
@@ -126,7 +128,7 @@ class DelayHistogram:
 
 
 class DelayProbe(HubCall):
-    """An entry of the run queue that adds its own delay to the histogram when it runs."""
+    """A call in the run queue that adds its own delay to the histogram when it runs."""
 
     __slots__ = ("queued", "scheduler")
 
@@ -142,19 +144,20 @@ class DelayProbe(HubCall):
 
 
 histograms: dict[Scheduler, DelayHistogram] = {}
-"""The delays sampled so far; the watchdog removes ended schedulers."""
+"""The histogram of each scheduler. The watchdog removes ended schedulers."""
 
 
 def sample(scheduler: Scheduler) -> None:
-    """Put a probe into the run queue of a scheduler that is awake; a sleeping one has no delays.
+    """Put a probe into the run queue of a scheduler that is awake; a sleeping scheduler has no delays.
 
-    From: another thread. One probe at a time: more of them would pile up behind a blocking dhaga and measure the same.
+    From: another thread. A run queue has only one probe at a time, because several probes would measure the same delay
+    behind a blocking dhaga.
     """
     if not is_awake(scheduler):
         return
     delays = histograms.setdefault(scheduler, DelayHistogram())
     if delays.probe is None:
-        delays.probe = DelayProbe(scheduler)  # before it can run
+        delays.probe = DelayProbe(scheduler)  # set before the probe can run
         if not enqueue(delays.probe):
             delays.probe = None
 
@@ -164,7 +167,7 @@ def is_awake(scheduler: Scheduler) -> bool:
 
 
 def enqueue(probe: HubCall) -> bool:
-    """Put a probe into the run queue of its scheduler. Returns: False if that sleeps or has ended, and has no delays.
+    """Put a probe into the run queue of the probe's scheduler. Returns: False if the scheduler sleeps or has ended.
 
     From: another thread.
     """
@@ -172,6 +175,6 @@ def enqueue(probe: HubCall) -> bool:
     if not is_awake(scheduler):
         return False
     scheduler.run_queue.append(probe)
-    if scheduler.asleep:  # it fell asleep just now, after it had checked its run queue
+    if scheduler.asleep:  # the scheduler fell asleep just now, after it had checked its run queue
         scheduler.wake_loop()
     return True

@@ -1,4 +1,4 @@
-"""One row of the table of dhagas: columns that are cheap to read for all of them, and those for the rows shown."""
+"""One row of the table of dhagas. Cheap columns are read for all dhagas, expensive ones only for the shown rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DhagaRow:
     share: Share
 
     def text(self) -> str:
-        """Return the text that a filter is compared with."""
+        """Return the text in which a filter is searched, in lower case."""
         return f"{self.name} {self.state} {self.reason} {self.scheduler}".lower()
 
 
@@ -56,7 +56,7 @@ def all_columns(row: DhagaRow) -> dict[str, Any]:
         "scheduler": row.scheduler,
         "state": row.state,
         "reason": row.reason,
-        "seconds": view.seconds if row.reason and row.since else None,  # 0 until the clock was read at a park
+        "seconds": view.seconds if row.reason and row.since else None,  # ``since`` is 0 until a park reads the clock
         "held": row.share.held,
         "share": row.share.cpu,
         "waits_on": view.waits_on,
@@ -65,5 +65,5 @@ def all_columns(row: DhagaRow) -> dict[str, Any]:
 
 
 def stem(text: str) -> str:
-    """Return a name or reason without the number at its end: ``read fd`` for ``read fd 7``."""
+    """Return a name or reason without the trailing number: ``read fd`` for ``read fd 7``."""
     return text.rstrip("0123456789 ")

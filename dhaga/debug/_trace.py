@@ -1,18 +1,17 @@
 """The trace: the runs and waits of each dhaga, and the wakes between dhagas, in Chrome's trace format (Perfetto).
 
-Three parts. ``Trace`` records: while it is on, greenlet calls it at each switch, and the kernel at each wake. It
-appends a tuple to a ring of the last ``most`` events, in the thread of the event; ``deque.append`` is atomic, so no
-lock is needed. ``SliceBuilder`` turns the tuples into slices and arrows only when the trace is written, since that
-costs 5 µs an event. ``FlightRecorder`` keeps a small trace on while clients query the inspector for the last seconds.
-Without a trace, none of this is called. If the ring has overflowed, slices that began before its first event begin
-there (``complete_since``).
+While a ``Trace`` is on, greenlet calls it at each switch, and the kernel calls it at each wake. For each event, the
+trace appends a tuple to a ring of the last ``most`` events, in the thread of the event. ``deque.append`` is atomic, so
+no lock is needed. ``SliceBuilder`` converts the tuples to slices and arrows only when the trace is written, because the
+conversion costs 5 µs for each event. ``FlightRecorder`` keeps a small trace on while clients ask the inspector for the
+last seconds. Without a trace, no switch or wake is slowed. If the ring has overflowed, the trace begins at the ring's
+first event (``complete_since``), and so do slices that began earlier.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import dropwhile
@@ -22,6 +21,7 @@ from typing import IO, Any
 import greenlet
 
 from .._kernel import originals
+from .._kernel.faces.arguments import check_count
 from .._kernel.originals import perf_counter_ns
 from .._kernel.run.microthread import Dhaga
 from .._kernel.wait.current import this_thread
@@ -37,25 +37,28 @@ from ._instrumentation import (
 from ._on_demand import OnDemand
 
 MAX_EVENTS = 1_000_000
-"""Number of the last events kept by default; each takes about 100 bytes."""
+"""Default number of the last events that a trace keeps. Each event takes about 100 bytes."""
 
 RECENT_EVENTS = 20_000
-"""Events kept by the flight recorder: 2 MB, written in 0.1 s; at 100,000 switches a second they cover 0.1 s."""
+"""Number of events that the flight recorder keeps (2 MB, written in 0.1 s). They cover 0.1 s at 200,000 events per
+second.
+"""
 
 Event = dict[str, object]
 Record = tuple[int, Any, Any, str | None]
-"""(ns, origin, target, reason of origin's park or "") for a switch; (ns, waker, woken, None) for a wake.
+"""A switch: (ns, origin, target, reason of origin's park or ""). A wake: (ns, waker, woken, None).
 
-(ns, origin, None, place) for a preemption, before its switch: the turn of origin ends at this line.
+A preemption: (ns, origin, None, place). ``place`` is the source line at which the turn of ``origin`` has ended. The
+record of the switch from ``origin`` follows.
 """
 
 
 def trace(path: str | os.PathLike[str] | None = None, most: int = MAX_EVENTS) -> Trace:
-    """Record every switch and wake from now on; ``stop()``, or the end of a ``with`` block, writes them to ``path``.
+    """Record every switch and wake from now on. ``stop()`` or the end of a ``with`` block writes a file to ``path``.
 
-    Open the file in https://ui.perfetto.dev or in the page of ``serve()``: each dhaga has a track. ``most``: maximum
-    number of events kept. Meanwhile a switch costs 0.5 to 0.7 µs more.
-    Parks: never. From: any thread. Raises: OSError if the file cannot be created.
+    Open the file in https://ui.perfetto.dev or in the page of ``serve()``; each dhaga has a track. ``most``: maximum
+    number of events in the file. A switch costs 0.5 to 0.7 µs more while the trace is on.
+    Parks: never. From: any thread. Raises: OSError if the file cannot be created; TypeError, ValueError.
     """
     new = Trace(path, most)
     new._start()
@@ -63,11 +66,13 @@ def trace(path: str | os.PathLike[str] | None = None, most: int = MAX_EVENTS) ->
 
 
 class Trace(StopHandle):
-    """A running trace, from ``trace()``."""
+    """A running trace, which ``trace()`` starts."""
 
     def __init__(self, path: str | os.PathLike[str] | None, most: int) -> None:
-        """Raises: OSError if the file cannot be created, now rather than at the end."""
-        self._path = None if path is None else Path(path)
+        """Prepare a trace and create its file. Raises: OSError if the file cannot be created; TypeError, ValueError."""
+        check_count("most", most)
+        # Absolute, because the program may change its working directory before the end.
+        self._path = None if path is None else Path(path).absolute()
         if self._path is not None:
             self._path.open("w").close()
         self._pid = os.getpid()
@@ -78,13 +83,13 @@ class Trace(StopHandle):
         self._stopped = False
 
     def _start(self) -> None:
-        """Record all schedulers, including later ones; each calls back in its own thread."""
+        """Start to record all schedulers, including later ones. The OS thread of an event records the event."""
         wakes.add(self._on_wake)
         preemptions.add(self._on_preemption)
         observe_all(self._on_switch)
 
     def stop(self) -> None:
-        """Stop recording, and write the file if a path was given; in a forked child the file is left to the parent."""
+        """Stop recording, and write the file if a path was given. In a forked child, do nothing."""
         if self._stopped or self._pid != os.getpid():
             return
         self._stopped = True
@@ -115,8 +120,8 @@ class Trace(StopHandle):
             waker: Any = current()
             try:
                 waker.name  # noqa: B018
-            except AttributeError:  # a plain thread, which may have ended before the trace is written
-                waker.name = name_of_thread()
+            except AttributeError:  # a plain thread, which may end before the trace is written
+                waker.name = originals.thread_name(originals.get_ident())
             record((now(), waker, greenlet_of(waiter), None))
 
         return woken
@@ -136,15 +141,8 @@ class Trace(StopHandle):
         file.write("\n]}\n")
 
 
-def name_of_thread() -> str:
-    """Return the name of this OS thread; for a foreign one, without creating a ``threading`` object."""
-    ident = originals.get_ident()
-    thread = threading._active.get(ident)  # type: ignore[attr-defined]
-    return thread.name if thread is not None else f"thread {ident}"
-
-
 def reason_of_main(origin: Any) -> str:
-    """Return the reason of main code's park if ``origin`` is main code; empty for the hub."""
+    """Return the reason of main code's park if ``origin`` is main code; return an empty string for the hub."""
     main = this_thread.main
     return "" if main is None or main.own_greenlet is not origin else main.park_reason if main.parked else ""
 
@@ -157,40 +155,39 @@ def greenlet_of(waiter: Any) -> Any:
 # ---- Chrome trace events
 
 PREEMPTED_AT = "preempted_at"
-"""Key of the line in the args of a slice of running that preemption ended."""
+"""Key in the ``args`` of a slice of running that preemption ended. The value is the source line."""
 
 LOOP = "event loop"
-"""Name of the slices of a hub, which also sleeps in them."""
+"""Name of a hub's slices of running, which include the hub's sleep."""
 
 WAKE_NS = 1000
-"""Length of the slice made for a waker without a slice: an arrow must begin in one."""
+"""Length, in ns, of an artificial slice for a waker without a slice. An arrow must begin in a slice."""
 
 
 class SliceBuilder:
     """Builds slices of running and waiting, and arrows from wakers to woken waiters, from the records of a trace.
 
     Each greenlet has a track with at most one open slice, of running or of waiting. A switch ends the running slice of
-    its origin and the waiting slice of its target; a wake only marks the end of the wait, because the waiter runs
-    later.
-    A preemption adds its place to the slice that the next switch ends.
+    its origin and the waiting slice of its target. A wake only marks the end of the wait, because the waiter runs
+    later. A preemption adds its place to the slice that the next switch ends.
     """
 
     def __init__(self, records: list[Record], began: int, complete_since: int) -> None:
-        """``began``: time 0 of the events; ``complete_since``: the time from which no record is missing. Both in ns."""
+        """Set time 0 of the events, and the time since which no record is missing. Both times are in ns."""
         self.records = records
         self.began = began
         self.complete_since = complete_since
         self.pid = os.getpid()
-        self.tracks: dict[int, int] = {}  # by the id of the greenlet, which the records keep alive
+        self.tracks: dict[int, int] = {}  # keyed by the id of the greenlet, which the records keep alive
         self.switched = {id(each) for record in records if record[3] is not None for each in record[1:3]}
         self.loops: set[int] = set()  # tracks of hubs
         self.runs: dict[int, int] = {}  # track -> start of its run
-        self.preempted: dict[int, str] = {}  # track -> line where its turn ended
+        self.preempted: dict[int, str] = {}  # track -> line at which preemption ended its turn
         self.parks: dict[int, tuple[int, str]] = {}  # track -> start of its park, and the reason
         self.wakes: dict[int, tuple[int, int]] = {}  # track -> time of its wake, and the arrow's number
 
     def events(self) -> Iterator[Event]:
-        """Yield Chrome trace events, in the order of their ends."""
+        """Yield Chrome trace events. Each slice is yielded at its end."""
         yield self.event("M", 0, self.began, name="process_name", args={"name": f"process {self.pid}"})
         for arrow, (at, origin, target, reason) in enumerate(self.records):
             yield from self.name_track(origin)
@@ -210,7 +207,7 @@ class SliceBuilder:
         yield from self.finish(perf_counter_ns())
 
     def end_run(self, track: int, at: int, reason: str) -> Iterator[Event]:
-        """End a slice of running. The track waits for ``reason``; without one it is runnable."""
+        """End a slice of running. The track then waits for ``reason``; with an empty reason, its dhaga is runnable."""
         run = self.running(track, self.runs.pop(track, self.complete_since), at)
         if track in self.preempted:
             run["args"] = {PREEMPTED_AT: self.preempted.pop(track)}
@@ -228,7 +225,7 @@ class SliceBuilder:
         self.runs[track] = at
 
     def finish(self, at: int) -> Iterator[Event]:
-        """End the open slices."""
+        """End all open slices at a given time."""
         for track, since in self.runs.items():
             yield self.running(track, since, at)
         for track, (since, reason) in self.parks.items():
@@ -259,16 +256,16 @@ class SliceBuilder:
 
 
 class FlightRecorder:
-    """A trace of the last seconds, which is on while it is queried."""
+    """A trace of the last seconds, which is on only while clients query it."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
         self.probe = OnDemand("trace", self.stop)
 
     def events(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the Chrome trace events of the last ``seconds``; times are µs from their beginning.
+        """Return the Chrome trace events of the last ``seconds`` seconds. Times are µs since the period's beginning.
 
-        The first query switches the trace on, so it returns hardly any events. From: any OS thread. Raises:
+        The first query switches the trace on, and therefore returns hardly any events. From: any OS thread. Raises:
         ProbeUnavailable.
         """
         with self.probe:
@@ -279,7 +276,7 @@ class FlightRecorder:
         return list(SliceBuilder(recent, began, max(began, complete_since)).events())
 
     def running_trace(self) -> Trace:
-        """Return the running trace, or a new one."""
+        """Return the running trace, or start a new trace."""
         if self.trace is None:
             self.trace = Trace(None, RECENT_EVENTS)
             self.trace._start()

@@ -1,13 +1,15 @@
-"""The watchdog: an OS thread that reports dhagas that block their scheduler's thread, with the place in their code.
+"""The watchdog: an OS thread that reports dhagas that block their scheduler's thread, with the blocking line of code.
 
-It compares heartbeats. A scheduler's heartbeat changes with each switch, and is None while no dhaga
-runs there; the kernel needs the numbers in it anyway, so the watchdog costs dhagas nothing. A ``Hold`` is a heartbeat
-and the time it was first seen; after ``threshold`` seconds it is reported once, with the stack of the thread, and then
-only timed. Heartbeats are read without a lock, so the heartbeat is compared again after the stack is read.
+The watchdog compares heartbeats. A scheduler's heartbeat changes with each switch, and is None while the scheduler runs
+neither dhagas nor main code. The kernel counts laps and switches anyway, so a heartbeat costs dhagas nothing. A
+``Hold`` is a heartbeat with the time at which the watchdog first saw the heartbeat. After ``threshold`` seconds, a hold
+is reported once, with the stack of the thread, and then only timed. Heartbeats and stacks are read without a lock;
+therefore the heartbeat is compared again after the stack is read.
 
-The watchdog costs only the interpreter lock, which its thread takes for two checks per threshold. A C call that keeps
-the interpreter lock is noticed only after its end, or not at all. A process has one watchdog, in ``watchdog``; a forked
-child starts its own thread for its copy.
+The watchdog's thread acquires the interpreter lock for two checks per threshold. A threshold below ``PLAIN_THRESHOLD``
+also shortens Python's switch interval. A C call that keeps the interpreter lock is noticed only after the call ends, or
+not at all. A process has at most one watchdog, in the variable ``watchdog``; a forked child starts a thread for its
+copy of the watchdog.
 """
 
 from __future__ import annotations
@@ -31,28 +33,29 @@ from ._instrumentation import StopHandle
 logger = logging.getLogger("dhaga")
 
 LOOKS_PER_THRESHOLD = 2
-"""A hold is found once it has lasted 1 to 1.5 thresholds. A check takes about 0.1 ms of CPU time, nearly all of it for
-waking the thread and handing over the interpreter lock.
+"""Number of checks per threshold. A hold is found when it has lasted 1 to 1.5 thresholds. A check takes about 0.1 ms of
+CPU time, nearly all of which is spent on waking the thread and on passing the interpreter lock.
 """
 
 PLAIN_THRESHOLD = 1.0
-"""From this threshold in seconds, the watchdog does not change Python's switch interval.
+"""If the threshold is at least this number of seconds, the watchdog does not change Python's switch interval.
 
-Below this threshold, the switch interval is at most 0.1 ms while the watchdog runs (``switch_interval.py``). With 5 ms,
-a watchdog of 0.1 s made only one check in nine beside dhagas that yield, and its waiting cost them 7 to 12 %. But a
-short interval slows OS threads that compute side by side: Celery's consumer and its tasks took an eighth more CPU time.
+With a shorter threshold, the switch interval is at most 0.1 ms while the watchdog runs (``switch_interval.py``). With
+an interval of 5 ms, a watchdog with a threshold of 0.1 s made only one in nine of its due checks while dhagas yielded,
+and slowed these dhagas by 7 to 12 %. But a short interval slows OS threads that compute concurrently: Celery's consumer
+and tasks took one eighth more CPU time.
 """
 
 
 @dataclass
 class Blocked:
-    """A function that blocked a thread for longer than the threshold: how often, and how long."""
+    """A function that has blocked a thread for longer than the threshold, and the number and duration of the blocks."""
 
-    place: str  # file:line in function, as first seen
+    place: str  # file, line and function of the first block
     count: int = 0
-    seconds: float = 0.0  # in total, as seen by the checks
+    seconds: float = 0.0  # total duration, as measured by the checks
     longest: float = 0.0
-    last: str = ""  # name of the last dhaga that blocked in it
+    last: str = ""  # name of the last dhaga that blocked in the function
 
 
 class Hold:
@@ -62,15 +65,15 @@ class Hold:
         self.scheduler = scheduler
         self.heartbeat = heartbeat
         self.since = now
-        self.place: Blocked | None = None  # set when it is reported
+        self.place: Blocked | None = None  # set when the hold is reported
         self.counted = 0.0  # seconds added to the place so far
         self.use = ThreadUse(scheduler)
 
 
 class Watchdog(StopHandle):
-    """Reports dhagas that hold their thread for longer than ``threshold`` seconds; from ``watch()``.
+    """Reports dhagas that hold their thread for longer than ``threshold`` seconds. ``watch()`` creates a watchdog.
 
-    ``blocked``: the reports by file and function; it is kept after ``stop()``.
+    ``blocked`` contains the reports by file and function, also after ``stop()``.
     """
 
     def __init__(self, threshold: float) -> None:
@@ -86,7 +89,7 @@ class Watchdog(StopHandle):
         return f"<Watchdog of {self.threshold:g} s, {len(self.blocked)} places seen>"
 
     def _start(self) -> None:
-        """Start the thread; again in a forked child, because threads are not inherited."""
+        """Start the thread. A forked child calls this method again, because threads are not inherited."""
         self._switch_intervals = [switch_interval.begin(None)] if self.threshold < PLAIN_THRESHOLD else []
         self._thread = HelperThread("watchdog", self._run)
 
@@ -110,7 +113,7 @@ class Watchdog(StopHandle):
             return self._stop_requested.acquire(timeout=self.threshold / LOOKS_PER_THRESHOLD)
 
     def _look(self, now: float) -> None:
-        """Check all schedulers."""
+        """Check the heartbeats of all schedulers."""
         self._looks += 1
         for scheduler in list(schedulers):
             _stats.sample(scheduler)
@@ -127,10 +130,10 @@ class Watchdog(StopHandle):
             _stats.histograms.pop(scheduler, None)
 
     def _note(self, hold: Hold, seconds: float) -> None:
-        """Time a hold longer than the threshold, and report it the first time."""
+        """Report a hold that has exceeded the threshold, once, and add its time to the total of its place."""
         if hold.place is None:
             blocker, stack = running_on(hold.scheduler), stacks_of_threads().get(hold.scheduler.thread_ident, ())
-            if hold.scheduler.heartbeat() != hold.heartbeat or blocker is None:  # it switched meanwhile
+            if hold.scheduler.heartbeat() != hold.heartbeat or blocker is None:  # the scheduler has switched meanwhile
                 return
             advice = advice_for(stack, hold.use.share(seconds), waits_for_futex(hold.use.native_id))
             hold.place = self._report(hold.scheduler, blocker, stack, seconds, advice)
@@ -139,9 +142,9 @@ class Watchdog(StopHandle):
         hold.place.longest = max(hold.place.longest, seconds)
 
     def _report(self, scheduler: Scheduler, blocker: Any, stack: Stack, seconds: float, advice: str) -> Blocked:
-        """Log a hold, and count it for its function."""
+        """Log a hold, and count it for the function that holds the thread."""
         where = str(stack[-1]) if stack else "an unknown place"
-        function = f"{stack[-1].file} in {stack[-1].function}" if stack else where  # the line varies in a loop
+        function = f"{stack[-1].file} in {stack[-1].function}" if stack else where  # in a loop, the line varies
         seen = self.blocked.setdefault(function, Blocked(where))
         seen.count += 1
         seen.last = blocker.name
@@ -154,7 +157,7 @@ class Watchdog(StopHandle):
 
 
 def running_on(scheduler: Scheduler) -> Dhaga | Main | None:
-    """Return the dhaga or main code that runs on a scheduler. From: another thread, while the scheduler is blocked."""
+    """Return the dhaga or main code that blocks a scheduler. From: another thread, while the scheduler is blocked."""
     for dhaga in list(scheduler.live):
         if not dhaga.parked and dhaga and dhaga.gr_frame is None:
             return dhaga
@@ -163,18 +166,18 @@ def running_on(scheduler: Scheduler) -> Dhaga | Main | None:
 
 
 watchdog: Watchdog | None = None
-"""The watchdog of this process."""
+"""The watchdog of this process, if any."""
 
 
 def watch(threshold: float = 0.1) -> Watchdog:
     """Report each dhaga that holds its OS thread for longer than ``threshold`` seconds.
 
-    The logger ``dhaga`` warns with the dhaga, the place and the stack; ``blocked`` counts by function. Main code counts
-    while dhagas wait for it. ``stop()`` or the end of a ``with`` block ends the watch; another call replaces it.
-    Parks: never. From: any thread. Raises: ValueError.
+    The logger ``dhaga`` logs a warning with the dhaga, the place and the stack; ``blocked`` counts the reports of each
+    function. Main code is also reported while dhagas are alive. ``stop()`` or the end of a ``with`` block stops the
+    watchdog. Another call replaces the running watchdog. Parks: never. From: any thread. Raises: ValueError.
     """
     global watchdog
-    if not threshold > 0:
+    if not 0 < threshold < originals.TIMEOUT_MAX:
         raise ValueError(f"a threshold is a number of seconds above 0, not {threshold!r}")
     if watchdog is not None:
         watchdog.stop()
@@ -183,7 +186,7 @@ def watch(threshold: float = 0.1) -> Watchdog:
 
 
 def after_fork_in_child() -> None:
-    """Start the thread of the child's copy."""
+    """Start the thread of the child's copy of the watchdog."""
     if watchdog is not None:
         watchdog._holds.clear()
         watchdog._start()

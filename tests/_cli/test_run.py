@@ -108,6 +108,23 @@ def test_a_text_and_standard_input_are_programs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "    print(1)\n    print(2)\n",
+        "\n  if 1:\n    print(1)\n  raise SystemExit(3)\n",
+        "print(1)\n  print(2)\n",
+        "(\n",
+    ],
+)
+def test_a_text_is_indented_as_python_allows_and_its_errors_are_shown_alone(folder: Path, text: str) -> None:
+    assert run("-m", "dhaga", "-c", text, cwd=folder) == run("-c", text, cwd=folder)
+
+
+def test_standard_input_that_cannot_be_compiled_shows_its_error_alone(folder: Path) -> None:
+    assert run("-m", "dhaga", "-", cwd=folder, text="(\n") == run("-", cwd=folder, text="(\n")
+
+
+@pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
         (("nowhere.py",), 2, "nowhere.py', and there is no command 'nowhere.py'"),

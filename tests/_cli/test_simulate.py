@@ -140,11 +140,27 @@ def test_two_processes_run_a_seed_in_the_same_way(folder: Path) -> None:
     assert first == second != ""
     checked = simulate(folder, "--check", "--seeds", "3", "bank.py")
     assert checked.returncode == 0 and len(checked.stderr.splitlines()) == 3
+    later = simulate(folder, "--check", "--seeds", "2", "--first", "7", "bank.py")
+    assert [line.partition(":")[0] for line in later.stderr.splitlines()] == ["seed 7", "seed 8"]
 
 
 def test_the_arguments_after_the_program_are_its_own(folder: Path) -> None:
     found = simulate(folder, "--seed", "0", "--preempt=none", "bank.py", "--seeds", "x", "-m")
     assert (found.returncode, found.stdout) == (0, "paid 60 --seeds x -m\n")
+
+
+def test_a_flag_may_be_abbreviated(folder: Path) -> None:
+    assert simulate(folder, "--seeds", "2", "--keep", "good.py").returncode == 0
+
+
+def test_the_limits_of_a_search_are_repeated_in_its_replay(folder: Path) -> None:
+    found = simulate(folder, "--max-events", "3", "--max-seconds", "50", "--timeout", "30", "good.py")
+    [command] = [line for line in found.stderr.splitlines() if line.startswith("replay it: ")]
+    words = shlex.split(command)
+    for option, value in (("--max-events", "3"), ("--max-seconds", "50.0"), ("--timeout", "30.0")):
+        assert words[words.index(option) + 1] == value
+    again = simulate(folder, *words[words.index("simulate") + 1 :])
+    assert again.returncode == 1 and "3 events" in again.stderr
 
 
 def test_a_module_is_run_by_its_name(folder: Path) -> None:

@@ -13,7 +13,9 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,6 +70,28 @@ def test_without_rich_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(SystemExit, match=r"^python -m dhaga top needs rich: pip install 'dhaga\[top\]'$"):
         main(["top", "1"])
+
+
+def test_between_two_tables_it_asks_often_enough_for_the_measurement_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dhaga._cli import top_terminal
+    from dhaga.debug._on_demand import KEEP_SECONDS
+
+    clock, asked = [0.0], [0.0]
+
+    def ask(what: str = "table", **arguments: object) -> dict[str, object]:
+        asked.append(clock[0])
+        screen.finished = len(asked) == 20
+        return {}
+
+    def wait(seconds: float) -> None:
+        clock[0] += max(0.0, seconds)
+
+    screen = SimpleNamespace(finished=False, draw=str, refresh=ask, client=SimpleNamespace(ask=ask))
+    live = SimpleNamespace(console=SimpleNamespace(size=(80, 24)), update=lambda *_, **__: None)
+    monkeypatch.setattr(top_terminal, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    top_terminal.run(screen, SimpleNamespace(wait=wait), live, 12.0)  # type: ignore[arg-type]
+    assert max(after - before for before, after in pairwise(asked)) <= KEEP_SECONDS / 2
+    assert {12.0, 24.0} < set(asked)
 
 
 # ---- live, in a terminal

@@ -29,6 +29,17 @@ def test_one_thread_and_threads_that_are_new_gone_or_not_measured_are_left_out()
     assert lines_after((1.0, before), (2.0, after)) == ["cpu of OS threads: a 50%, b 25%"]
 
 
+def test_threads_of_one_name_are_added_up() -> None:
+    shares = ThreadShares()
+    shares.update({"time": 1.0, "threads": [["twin", 1.0], ["twin", 5.0]]})
+    shares.update({"time": 2.0, "threads": [["twin", 5.25], ["twin", 1.5]]})
+    assert [line.plain for line in shares.draw()] == ["cpu of OS threads: 2 × twin 75%"]
+    shares.update({"time": 3.0, "threads": [["twin", 5.25], ["other", 0.0]]})  # one has ended
+    assert shares.draw() == []
+    shares.update({"time": 4.0, "threads": [["twin", 5.5], ["other", 0.0]]})
+    assert [line.plain for line in shares.draw()] == ["cpu of OS threads: twin 25%, other 0%"]
+
+
 def test_a_name_cannot_command_the_terminal() -> None:
     assert lines_after((1.0, {"a\x1b[2J": 0.0, "b": 0.0}), (2.0, {"a\x1b[2J": 1.0, "b": 0.0})) == [
         "cpu of OS threads: a?[2J 100%, b 0%"

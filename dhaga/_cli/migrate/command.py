@@ -1,13 +1,14 @@
-"""``python -m dhaga migrate PATH``: uses of gevent, eventlet and threading in a source tree, and their counterparts.
+"""``python -m dhaga migrate PATH``: lists uses of gevent, eventlet and threading in a tree, with Dhaga's counterparts.
 
-Files are parsed, never imported. The exit status is for builds: 0 if nothing of gevent or eventlet is used, or left
-after ``--write``; 1 if something is; 2 if a file could not be read.
+Files are parsed, never imported. The exit status is meant for builds. It is 2 if a file could not be read or written, 1
+if a use of gevent, eventlet or a similar package is left, and otherwise 0.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ from .uses import HINT, Module
 
 
 def main(arguments: list[str]) -> int:
-    """Print the report, or the diff. Returns: an exit status."""
+    """Print the report or the diff. Returns: the exit status."""
     return run(command_line().parse_args(arguments))
 
 
@@ -49,7 +50,7 @@ def show(stream: TextIO, content: bytes) -> None:
 
 
 def as_text(lines: Iterable[str]) -> bytes:
-    """Return lines as a text; names of files may have any bytes."""
+    """Return lines as encoded text. File names may contain any bytes."""
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
@@ -58,24 +59,26 @@ def status_of(report: Report) -> int:
 
 
 class Tree:
-    """The Python files below some paths, and the ones that use a library, directly or through another file."""
+    """The Python files below some paths, and the modules that use a library, directly or through another file."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.unread: list[Unread] = []
         self.files: list[str] = []
         self.modules: dict[str, Module] = {}
-        for path in paths:
-            for file in python_files(path, self.unread):
-                data = read(file, self.unread)
-                if data is not None:
-                    self.files.append(file)
-                    if HINT.search(data):
-                        self._parse(file, data, Exports())
+        seen: set[str] = set()  # two paths may lead to one file
+        for file in (each for path in paths for each in python_files(path, self.unread)):
+            real = os.path.realpath(file)
+            data = None if real in seen else read(file, self.unread)
+            seen.add(real)
+            if data is not None:
+                self.files.append(file)
+                if HINT.search(data):
+                    self._parse(file, data, Exports())
         self._follow_exports()
 
     def _parse(self, file: str, data: bytes, exports: Exports) -> Module | None:
         try:
-            with warnings.catch_warnings(action="ignore"):  # warnings of escapes in strings
+            with warnings.catch_warnings(action="ignore"):  # warnings about escapes in strings
                 self.modules[file] = Module(decode(file, data), exports)
                 return self.modules[file]
         except SyntaxError as error:
@@ -85,7 +88,10 @@ class Tree:
         return None
 
     def _follow_exports(self) -> None:
-        """Parse the files that import a library's name from another file of the tree, until all are found."""
+        """Parse the files that import a name of gevent, eventlet or a similar library from another file of the tree.
+
+        Repeat this until no further such file is found.
+        """
         exports = Exports()
         new = [module for module in self.modules.values() if exports.add(module)]
         imports = {file: imported(Path(file).read_bytes()) for file in self.files} if new else {}
@@ -103,7 +109,7 @@ class Tree:
         return Report(len(self.files), findings, self.unread)
 
     def rewritten(self, writes: bool) -> Report:
-        """Return the report of the changes; ``writes``: change the files."""
+        """Return the report of the changes. ``writes``: whether the files are changed."""
         modules = [module for _, module in sorted(self.modules.items())]
         concerned = any(use.package in IMITATED for module in modules for use in module.uses)
         files = self.files if concerned else []

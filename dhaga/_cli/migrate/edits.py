@@ -1,4 +1,4 @@
-"""Changes of a text at nodes of its syntax tree; the rest keeps its formatting and its comments."""
+"""Changes a source text at nodes of its syntax tree, and keeps the formatting and comments of the rest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import NamedTuple
 LINE_END = re.compile(r"\r\n|\r|\n")
 INSIGNIFICANT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 WIDTH = 100
-"""Width beyond which imported names are put on separate lines."""
+"""Line length beyond which imported names are put on separate lines."""
 
 
 class Edit(NamedTuple):
-    """Replacement of the text from ``start`` to ``end``."""
+    """The replacement of the text from ``start`` to ``end``."""
 
     start: int
     end: int
@@ -23,7 +23,7 @@ class Edit(NamedTuple):
 
 
 class Text:
-    """A source text with the places of its lines, nodes and tokens. Raises: SyntaxError if it cannot be tokenized."""
+    """A source text with the positions of its lines, nodes and tokens. Raises: SyntaxError if tokenizing fails."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -48,7 +48,7 @@ class Text:
         self.token_ends = [end for _, end, _ in self.tokens]
 
     def offset(self, line: int, column: int) -> int:
-        """Return the offset of a line and a column, which counts bytes of UTF-8, as in syntax trees."""
+        """Return the offset of a line and a column. The column counts bytes of UTF-8, as in syntax trees."""
         start = self.starts[line - 1]
         return start + len(self.text[start : start + column].encode()[:column].decode())
 
@@ -64,7 +64,7 @@ class Text:
         return bisect_right(self.comments, end) > bisect_right(self.comments, start)
 
     def token_before(self, offset: int) -> tuple[int, int, str]:
-        """Return the last token that ends at an offset or before: its start, end and text."""
+        """Return the last token that ends at or before an offset: its start, end and text."""
         return self.tokens[bisect_right(self.token_ends, offset) - 1]
 
     def token_after(self, offset: int) -> tuple[int, int, str] | None:
@@ -72,7 +72,7 @@ class Text:
         return self.tokens[at] if at < len(self.tokens) else None
 
     def is_alone(self, start: int, end: int) -> bool:
-        """Return whether a statement shares its lines with no other one."""
+        """Return whether a statement shares its lines with no other statement."""
         line_start = self.starts[bisect_right(self.starts, start) - 1]
         after = self.token_after(end)
         next_line = bisect_right(self.starts, end)
@@ -83,7 +83,7 @@ class Text:
         return self.text[self.starts[bisect_right(self.starts, start) - 1] : start]
 
     def changed(self, edits: list[Edit]) -> str:
-        """Return the text with the changes; equal ones apply once. Raises: ValueError if two overlap."""
+        """Return the text with the edits applied. Equal edits apply once. Raises: ValueError if two edits overlap."""
         parts, at = [], 0
         for edit in sorted(set(edits)):
             if edit.start < at:
@@ -94,7 +94,11 @@ class Text:
 
 
 def add_argument(text: Text, call: ast.Call, argument: str) -> Edit:
-    """Return the change that adds a last argument to a call with arguments, on its own line if these are on theirs."""
+    """Return the edit that adds a last argument to a call with arguments.
+
+    The argument is put on a new line if the call's last line contains only the closing parenthesis, and a comma
+    precedes the parenthesis.
+    """
     _, end = text.span(call)
     start, place, last = text.token_before(end - 1)
     row = bisect_right(text.starts, end - 1) - 1
@@ -112,7 +116,7 @@ def add_argument(text: Text, call: ast.Call, argument: str) -> Edit:
 
 
 class Swap(NamedTuple):
-    """An imported name that is imported from another module instead."""
+    """A name to import from another module than before. ``local`` is the name that the import binds."""
 
     module: str
     name: str
@@ -123,7 +127,7 @@ class Swap(NamedTuple):
 
 
 class ImportChange:
-    """The changes of an import statement: dropped or swapped names, and an ``import dhaga`` before it."""
+    """The changes of an import statement: removed names, swapped names, and an added ``import dhaga``."""
 
     def __init__(self, statement: ast.Import | ast.ImportFrom) -> None:
         self.statement = statement
@@ -132,7 +136,7 @@ class ImportChange:
         self.adds = False
 
     def edit(self, text: Text) -> Edit | None:
-        """Return the change of the text, or None without one."""
+        """Return the edit of the text; None if nothing changes."""
         start, end = text.span(self.statement)
         if not (self.dropped or self.swapped or self.adds):
             return None
@@ -145,7 +149,7 @@ class ImportChange:
         return Edit(start, end, f"{text.line_end}{text.indent_of(start)}".join(parts) if alone else "; ".join(parts))
 
     def _only_its_module(self) -> str:
-        """Return the single module from which all names are imported instead, unrenamed; empty if there are several."""
+        """Return the new module if it is the same for all names and nothing else is edited; otherwise, return ""."""
         modules = {swap.module for swap in self.swapped.values()}
         whole = len(self.swapped) == len(self.statement.names) and len(modules) == 1 and not self.adds
         return modules.pop() if whole else ""
@@ -184,11 +188,11 @@ class ImportChange:
 
 
 def remove(text: Text, start: int, end: int) -> Edit:
-    """Return the change that removes a statement: its whole line, or its part of a line with several."""
+    """Return the edit that removes a statement, or replaces it with ``pass`` if other statements share its line."""
     if not text.is_alone(start, end):
         return Edit(start, end, "pass")
     row = bisect_right(text.starts, end)
     below = text.starts[row] if row < len(text.starts) else len(text.text)
     if text.text[end:below].strip():
-        return Edit(start, end, "")  # a comment stays
+        return Edit(start, end, "")  # keep the comment that follows the statement
     return Edit(text.starts[bisect_right(text.starts, start) - 1], below, "")

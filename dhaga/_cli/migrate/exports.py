@@ -1,4 +1,4 @@
-"""Names of a library that modules of a tree re-export: ``from .compat import spawn`` may be gevent's ``spawn``."""
+"""Names of a library that modules of a tree re-export: ``from .compat import spawn`` may import gevent's ``spawn``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ IMPORT = re.compile(rb"\bfrom[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;#
 
 
 def imported(data: bytes) -> list[tuple[bytes, set[bytes]]]:
-    """Return a text's imports from modules: the last part of each module's name, and the words after ``import``."""
+    """Return the ``from`` imports in a text: the last part of each module's name, and the words after ``import``."""
     return [(module.rpartition(b".")[2], set(re.findall(rb"\w+|\*", names))) for module, names in IMPORT.findall(data)]
 
 
 class Exports:
-    """The names in each module that are names of a library; a module is its path without suffix."""
+    """The names of a library that each module re-exports. A module's path without suffix identifies the module."""
 
     def __init__(self) -> None:
         self.names: dict[str, dict[str, str]] = {}
         self.by_last: dict[str, list[str]] = {}
 
     def add(self, module: Module) -> bool:
-        """Add the names that another module can import from this one. Returns: whether any is new."""
+        """Add the names that other modules can import from ``module``. Returns: whether any name is new."""
         found = {
             name: next(each.path for each in bindings if each.path is not None)
             for name, bindings in module.scopes.module.bindings.items()
@@ -43,7 +43,7 @@ class Exports:
         return more
 
     def wanted(self, modules: Iterable[Module]) -> dict[bytes, set[bytes]]:
-        """Return the names of modules that are a library's, by the last part of the module's name."""
+        """Return a library's names that these modules export. The keys are the last parts of the modules' names."""
         found: dict[bytes, set[bytes]] = {}
         for module in modules:
             key = module_file(module.source.file)
@@ -56,8 +56,9 @@ class Exports:
         return found
 
     def path_of(self, file: str, node: ast.ImportFrom, name: str) -> str | None:
-        """Return the path in a library of a name that a file imports from another file of the tree; None if it is no
-        library's.
+        """Return the full library path of a name that ``file`` imports from another file of the tree.
+
+        Returns: None if the name is not a library's name.
         """
         parts = (node.module or "").split(".") if node.module else []
         if node.level:
@@ -72,5 +73,5 @@ class Exports:
 
 
 def module_file(file: str) -> str:
-    """Return the path of a module for imports: without suffix and ``__init__``."""
+    """Return the path of a module's file without suffix and ``__init__``."""
     return file.removesuffix(".pyw").removesuffix(".py").removesuffix("/__init__")

@@ -1,4 +1,4 @@
-"""The Python files of a source tree, and their texts, read with their own encodings and line ends."""
+"""The Python files of a source tree and their texts. Each text keeps its encoding and its line ends."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 SUFFIXES = (".py", ".pyw")
 LEFT_OUT = {"__pycache__", "node_modules", "site-packages"}
-"""Folders without sources of a project; hidden folders and virtual environments are also left out."""
+"""Folders that contain no sources of a project. Hidden folders and virtual environments are also skipped."""
 
 SHEBANG = re.compile(rb"#!.*\bpython")
 
 
 class Unread(NamedTuple):
-    """A file or folder that could not be read, and why."""
+    """A file or folder that could not be read, and the reason."""
 
     file: str
     why: str
 
 
 class Source(NamedTuple):
-    """A file's content: ``text`` without a byte order mark, with the line ends of the file."""
+    """A file's content. ``text`` has the file's line ends, but no byte order mark."""
 
     file: str
     text: str
@@ -41,10 +41,10 @@ class Source(NamedTuple):
 
 
 def python_files(path: str, unread: list[Unread]) -> Iterator[str]:
-    """Yield the Python files of a folder, in order, or the file ``path``; each real file once.
+    """Yield the file ``path``, or the sorted Python files below the folder ``path``. Each real file is yielded once.
 
-    Links to folders are not followed, so that loops of them end. Pipes and devices are not opened. Folders that cannot
-    be listed are added to ``unread``.
+    Links to folders are not followed, because links can form loops. Pipes and devices are not opened. Folders and
+    ``.py`` files that cannot be examined are added to ``unread``.
     """
     if not os.path.isdir(path):
         yield path
@@ -84,7 +84,7 @@ def is_script(path: str) -> bool:
 
 
 def read(path: str, unread: list[Unread]) -> bytes | None:
-    """Return a file's bytes; if it cannot be read, add it to ``unread`` and return None."""
+    """Return a file's bytes. For an unreadable file, add an entry to ``unread`` and return None."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise OSError(0, "not a regular file", path)
@@ -95,7 +95,7 @@ def read(path: str, unread: list[Unread]) -> bytes | None:
 
 
 def decode(path: str, data: bytes) -> Source:
-    """Return a file's text, decoded by byte order mark or coding line. Raises: SyntaxError, also if that is wrong."""
+    """Decode a file by its byte order mark or coding line. Raises: SyntaxError, also if the encoding is wrong."""
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     encoding = "utf-8" if encoding == "utf-8-sig" else encoding
@@ -106,7 +106,7 @@ def decode(path: str, data: bytes) -> Source:
 
 
 def write(source: Source, text: str) -> None:
-    """Replace a file's text atomically, keeping its mode; a link remains a link. Raises: OSError."""
+    """Replace a file's text atomically and keep the file's mode. A link remains a link. Raises: OSError."""
     path = os.path.realpath(source.file)
     data = source.encoded(text)
     handle, new = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".dhaga-migrate-")

@@ -1,7 +1,8 @@
-"""The uses of an object that is stored in a variable or attribute, as far as the text of one module shows them.
+"""Finds the uses of an object that is stored in a variable or an attribute, as far as the text of a module shows them.
 
-An object is followed only if all uses of its holder are known: a name in a function or module, or an attribute that no
-other file of the tree uses. An object that is passed on, returned or stored elsewhere is not followed.
+An object is followed only if all uses of its variable are known. The variable is a name in a function or module, or an
+attribute that no other file of the tree uses. An object that is passed on, returned or stored elsewhere is not
+followed.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)(?=\.([A-Za-z_]\w*))")
 
 
 class Elsewhere:
-    """The attributes and module names that files of a tree use of each other. They are found by text, perhaps too many.
+    """The attributes, and the names in modules, that each file of a tree uses. They are found by a text search, which
+    may find too many.
 
-    An attribute of ``self`` in another file counts as a different attribute, unless a class there may be derived from a
-    class of this file.
+    If one file is looked up, an attribute of ``self`` in another file counts only if a class in that other file may be
+    derived from a class of the first file.
     """
 
     def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
-        self.attributes: dict[bytes, str] = {}  # the one file that uses it; empty for several
+        self.attributes: dict[bytes, str] = {}  # the file that uses the attribute; "" if several do
         self.of_self: dict[bytes, set[str]] = {}
         self.taken: dict[
             bytes, dict[bytes, set[str]]
-        ] = {}  # by the last part of a module's name: names, by which files
+        ] = {}  # last part of a module's name -> name in it -> files that use the name
         for file, data in files:
             self._add(file, data)
 
@@ -57,7 +59,7 @@ class Elsewhere:
         return bool(others) and not others.isdisjoint(self._derived_from(file))
 
     def _derived_from(self, file: str) -> set[str]:
-        """Return the files that import from this one, directly or through others."""
+        """Return the files that import from ``file``, directly or through other files."""
         found: set[str] = set()
         stack = [file]
         while stack:
@@ -75,13 +77,15 @@ class Elsewhere:
         return found
 
     def takes(self, name: str, file: str) -> bool:
-        """Return whether a file may import a name from this one, or use it as an attribute of it."""
+        """Return whether another file may import ``name`` from ``file``, or use it as the module's attribute."""
         taken = self._taken_from(file)
         return any(taken.get(each, set()) - {file} for each in (name.encode(), b"*"))
 
 
 class Variable(NamedTuple):
-    """A name or attribute that holds an object: its values and its uses. ``lost``: why it is not followed."""
+    """The values and uses of a name or attribute that stores an object. ``lost``: the reason if the object cannot be
+    followed.
+    """
 
     values: list[ast.AST]
     uses: list[ast.expr]
@@ -89,7 +93,7 @@ class Variable(NamedTuple):
 
 
 class Follower:
-    """Finds the variables of a module."""
+    """Finds the variables of a module in which objects are stored."""
 
     def __init__(self, scopes: Scopes, file: str, elsewhere: Elsewhere) -> None:
         self.scopes = scopes
@@ -103,7 +107,7 @@ class Follower:
                 self.attributes.setdefault(node.attr, []).append(node)
 
     def variable(self, node: ast.AST) -> Variable:
-        """Return the variable that a node stores in, or loads."""
+        """Return the variable that a node stores or loads."""
         if isinstance(node, ast.Name):
             return self._name(node)
         if isinstance(node, ast.Attribute):
@@ -154,8 +158,9 @@ def line_of(node: ast.AST) -> int:
 
 
 def value_of(target: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None:
-    """Return the value that an assignment stores in a target, or the loop that stores it; None if the value is not
-    obvious.
+    """Return the value that an assignment stores in ``target``, or the loop whose variable is ``target``.
+
+    Returns: None if the value is not obvious.
     """
     match parent := parents.get(target):
         case ast.Assign(targets=[only], value=value) if only is target:
@@ -168,7 +173,7 @@ def value_of(target: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None
 
 
 def names_in_all(tree: ast.Module) -> Iterator[str]:
-    """Yield the texts in ``__all__``."""
+    """Yield the strings in ``__all__``."""
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -180,7 +185,7 @@ def names_in_all(tree: ast.Module) -> Iterator[str]:
 
 
 def inside(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that a statement's body runs: not the bodies of functions defined in it."""
+    """Yield the nodes in a statement's body and ``else`` branch, except those inside nested functions and classes."""
     stack = [each for name in ("body", "orelse") for each in getattr(node, name, ())]
     while stack:
         each = stack.pop()

@@ -1,7 +1,8 @@
-"""The greenlets of a module that can become dhagas: those without a reference, or whose uses are all known.
+"""Finds the greenlets of a module that can become dhagas.
 
-A call of ``spawn`` and the calls of ``joinall`` with its greenlet depend on each other: all begin as candidates, and
-failing ones are removed until none fails.
+A greenlet can become a dhaga if the module keeps no reference to it, or if all uses of the reference are known.
+A call of ``spawn`` and the calls of ``joinall`` with its greenlet depend on each other. Therefore all calls begin as
+candidates, and calls that cannot be changed are removed until all remaining calls can be changed.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ SPAWNS = {
     "eventlet.greenthread.spawn_after": "spawn_later",
 }
 UNHELD = {"gevent.spawn_raw", "eventlet.spawn_n", "eventlet.greenthread.spawn_n"}
-"""Functions that return a greenlet of another class."""
+"""Functions that return a plain greenlet, which lacks the methods in ``METHODS``."""
 
 JOINS = {"gevent.joinall", "gevent.greenlet.joinall"}
 METHODS = {"join": "join", "get": "result", "wait": "result"}
-"""Methods of a Greenlet or GreenThread, each with the equal method of a Dhaga; except ``join`` without arguments."""
+"""Methods of a Greenlet or GreenThread, each with Dhaga's equivalent. Only a call of ``join`` may have arguments."""
 
 OWN_OPTIONS = {"name", "daemon", "priority", "context"}
-"""Arguments of ``dhaga.spawn`` itself, which are not passed to the function."""
+"""Arguments of ``dhaga.spawn`` itself, which are not passed to the spawned function."""
 
 
 class Greenlets:
-    """The spawned greenlets of a module. ``why``: the reason why a greenlet is left."""
+    """The spawned greenlets of a module. ``why`` contains the reason for each call that stays unchanged."""
 
     def __init__(self, module: Module, text: Text, follower: Follower) -> None:
         self.parents = module.scopes.parents
@@ -66,7 +67,7 @@ class Greenlets:
         return self.edits.get(call, [])
 
     def _settle(self) -> None:
-        """Remove candidates that cannot be changed, until none is left to remove."""
+        """Remove candidates that cannot be changed, until all remaining candidates can be changed."""
         while True:
             self.edits = {}
             fallen = {}
@@ -86,6 +87,8 @@ class Greenlets:
         least = 2 if SPAWNS[path] == "spawn_later" else 1
         if len(call.args) < least or any(isinstance(each, ast.Starred) for each in call.args[:least]):
             return "its function is not named"
+        if least == 2 and may_be_negative(call.args[0]):
+            return "its seconds may be negative, which only gevent and eventlet accept"
         if any(each.arg is None or each.arg in OWN_OPTIONS for each in call.keywords):
             return "its keyword arguments may be taken for arguments of dhaga.spawn"
         edits = [add_argument(self.text, call, "daemon=True")]
@@ -103,16 +106,19 @@ class Greenlets:
             return "its arguments are others than greenlets and a timeout"
         if any(each.arg != "timeout" for each in call.keywords):
             return "its arguments are others than greenlets and a timeout"
-        held = isinstance(call.args[0], ast.Name | ast.Attribute)  # also counts greenlets added later
+        # A variable may also hold greenlets that are added later.
+        held = isinstance(call.args[0], ast.Name | ast.Attribute)
         self.busy = set()
         if not self._is_ours(call.args[0], False) or (held and self._fault_of_variable(call.args[0], False, [])):
             return "it may wait for other objects than dhagas"
         return ""
 
-    # ---- uses of a greenlet, or (single: False) of a list of greenlets
+    # ---- uses of a greenlet (single) or of a list of greenlets (not single)
 
     def _fault_of_value(self, node: ast.AST, single: bool, edits: list[Edit]) -> str:
-        """Return an unknown use of a value, or "" if all uses are known. Adds the changes of its uses."""
+        """Describe the first use that cannot be changed, or return "". Append to ``edits`` the changes that the uses
+        need.
+        """
         match parent := self.parents[node]:
             case ast.Expr():
                 return ""
@@ -183,13 +189,13 @@ class Greenlets:
                 edits.append(edit)
         return ""
 
-    # ---- recognising dhagas
+    # ---- recognizing dhagas
 
     def _is_ours(self, node: ast.AST, single: bool) -> bool:
-        """Return whether an expression is a dhaga, or a list of dhagas, once the candidates are changed."""
+        """Return whether an expression is a dhaga or a list of dhagas after the candidates are changed."""
         if single and isinstance(node, ast.Call):
             return node in self.spawns and node not in self.why
-        if node in self.asked:  # a name that is stored in itself
+        if node in self.asked:  # the variable's value refers to the variable itself
             return False
         self.asked.add(node)
         try:
@@ -218,3 +224,13 @@ class Greenlets:
             case ast.Call(func=func, args=[only], keywords=[]) if func is attribute:
                 return self._is_ours(only, True)
         return False
+
+
+def takes_negative(call: ast.Call) -> bool:
+    """Return whether an argument of a call may be below 0."""
+    return any(map(may_be_negative, [*call.args, *(each.value for each in call.keywords)]))
+
+
+def may_be_negative(node: ast.expr) -> bool:
+    """Return whether a minus in an expression shows that its value may be below 0."""
+    return any(isinstance(each, ast.USub | ast.Sub) for each in ast.walk(node))

@@ -1,7 +1,7 @@
-"""Counterparts of names of gevent, eventlet and similar packages, and the differences in their behaviour.
+"""Dhaga's counterparts of names in gevent, eventlet and similar packages, and the differences in behavior.
 
-The counterparts of single names are in ``dhaga._counterparts``, also for the errors of ``dhaga.NAME``. This module has
-the counterparts that depend on a name's module, and the names that Dhaga also has.
+``dhaga._counterparts`` has the counterparts of single names; the error for an unknown ``dhaga.NAME`` also uses them.
+This module has the counterparts that depend on a name's module, and the names that Dhaga also has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ IMITATED = ("gevent", "eventlet")
 """Libraries whose programs ``python -m dhaga --as`` runs unchanged."""
 
 STANDARD = ("threading",)
-"""Standard modules whose uses need no change: ``python -m dhaga`` patches them."""
+"""Standard modules whose uses need no change, because ``python -m dhaga`` patches them."""
 
 LIBRARIES = {
     **dict.fromkeys((*IMITATED, *STANDARD), ""),
@@ -27,7 +27,7 @@ LIBRARIES = {
     "gevent_openssl": "not needed: the patch makes pyOpenSSL park",
     "sslgevent": "not needed: the patch makes ssl park",
 }
-"""The packages whose uses are reported. A text: the counterpart of the whole package."""
+"""The packages whose uses are reported. A non-empty text is the counterpart of the whole package."""
 
 FACES = {
     **{f"gevent.{name}": f"dhaga.{name}" for name in ("select", "selectors", "socket", "ssl", "subprocess", "time")},
@@ -39,7 +39,7 @@ FACES = {
     "gevent.thread": "dhaga.thread",
     "gevent.threading": "dhaga.threading",
 }
-"""Modules whose counterpart is a module of Dhaga with the standard contract."""
+"""Modules whose counterpart is a module of Dhaga with the same contract as the standard module."""
 
 SAME = {
     **{f"{library}.{name}": name for library in IMITATED for name in ("sleep", "spawn", "Timeout")},
@@ -50,7 +50,7 @@ SAME = {
     "eventlet.greenthread.spawn": "spawn",
     "eventlet.timeout.Timeout": "Timeout",
 }
-"""Names that Dhaga also has."""
+"""Paths of names that Dhaga also has, each with Dhaga's name."""
 
 FUTURE = "dhaga.futures.Future: set_result(), set_exception(), result()"
 GREEN = "dhaga.monkey.patched_imports, or the standard module in a patched program"
@@ -149,7 +149,7 @@ OWN = {
     "greenlet.getcurrent": "dhaga.current",
     "threading": "dhaga.threading; unchanged under python -m dhaga program.py",
 }
-"""The text to write instead, by full path."""
+"""For each full path, the counterpart that the report shows."""
 
 DIFFERS = {
     "spawn": "A program's end joins a dhaga, unless it is spawned with daemon=True; greenlets end with the main code. "
@@ -173,10 +173,10 @@ DIFFERS = {
     "get_hub": "There is no hub to switch to and no watcher: park with dhaga.park(reason), wake with wake(value).",
     "LoopExit": "Deadlock names each wait, and is not raised while an OS thread, a child or a signal could still help.",
     "WSGIServer": "Limits of size and time apply to clients; there are no handler classes.",
-    "threading": "A dhaga that computes holds its OS thread: there is no preemption.",
+    "threading": "A dhaga that computes holds its OS thread, except under python -m dhaga, which preempts.",
     "option": "The worker patches the standard library by itself.",
 }
-"""Differences in behaviour: by the last name of a path, or by the name that ALIKE gives to that."""
+"""Differences in behavior. The key is the last name of a path, or the name to which ALIKE maps it."""
 
 ALIKE = {
     **dict.fromkeys(("eventlet.Event", "eventlet.event.Event"), "sent once"),
@@ -191,7 +191,7 @@ ALIKE = {
     "trampoline": "get_hub",
     "StreamServer": "WSGIServer",
 }
-"""Names or paths with the same differences as another one."""
+"""Names or paths, each mapped to another name with the same differences."""
 
 RAISING = (
     *("gevent.Greenlet.add_spawn_callback", "gevent.core.loop", "gevent.greenlet.Greenlet.add_spawn_callback"),
@@ -203,27 +203,27 @@ REFUSED = {
     "greenlet.greenlet": "a program's own greenlet cannot switch beside the scheduler's",
     **dict.fromkeys(RAISING, "it raises NotImplementedError"),
 }
-"""Names whose use fails under ``--as``, and how."""
+"""Names whose use fails under ``--as``, each with the reason."""
 
 
 class Counterpart(NamedTuple):
-    """The replacement of a name, and the difference in behaviour, if any."""
+    """The replacement of a name, and the difference in behavior, if any."""
 
     text: str
     differs: str
 
 
 def counterpart_of(path: str) -> Counterpart:
-    """Return the counterpart of a path such as ``gevent.pool.Pool.map``, or of its longest part that has one."""
+    """Return the counterpart of the longest known part of a path such as ``gevent.pool.Pool.map``."""
     if LIBRARIES[path.partition(".")[0]]:
         return Counterpart(LIBRARIES[path.partition(".")[0]], "")
     parts = path.split(".")
-    for length in range(len(parts), min(len(parts) - 1, 1), -1):  # a library's bare name does not describe its contents
+    for length in range(len(parts), min(len(parts) - 1, 1), -1):  # never the counterpart of the whole library
         known, last = ".".join(parts[:length]), parts[length - 1]
         text = OWN.get(known) or face_of(known) or (COUNTERPARTS[last][1] if length > 1 and is_of(last, known) else "")
         if text:
             if path.startswith("threading."):
-                return Counterpart(text, "")  # the standard contract
+                return Counterpart(text, "")  # dhaga.threading has the standard contract
             return Counterpart(text, DIFFERS.get(ALIKE.get(known) or ALIKE.get(last, last), ""))
     return Counterpart(NONE, "")
 
@@ -234,13 +234,13 @@ def face_of(path: str) -> str:
 
 
 def is_of(last: str, path: str) -> bool:
-    """Return whether the counterpart of a bare name applies to this path: asyncio's ``run`` is not gevent's."""
+    """Return whether a bare name's counterpart applies to a path. The counterpart of asyncio's ``run`` never does."""
     return last in COUNTERPARTS and COUNTERPARTS[last][1] is not NOTHING_TO_RUN and not path.startswith("threading.")
 
 
 @cache
 def not_imitated(path: str) -> str:
-    """Return the error of ``python -m dhaga --as`` for a path; empty if Dhaga has the name."""
+    """Return the error that ``python -m dhaga --as`` raises for a path; "" if Dhaga has the name."""
     if path in REFUSED:
         return f"{path}: {REFUSED[path]}"
     if path.partition(".")[0] not in IMITATED:
@@ -253,12 +253,12 @@ def not_imitated(path: str) -> str:
             if not hasattr(found, name) and hasattr(found, "__path__") and find_spec(module) is not None:
                 try:
                     found = import_module(module)
-                except ImportError as error:  # of one of its dependencies
+                except ImportError as error:  # an error of one of the module's dependencies
                     return f"{path}: {error}"
             else:
                 found = getattr(found, name)
                 if not hasattr(found, "__path__") and isinstance(found, type):
-                    break  # names of instances are not followed
+                    break  # attributes of instances are not checked
     except (ImportError, AttributeError):
         return f"there is no {path}"
     return ""

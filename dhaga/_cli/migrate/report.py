@@ -1,8 +1,7 @@
-"""The output of ``python -m dhaga migrate``: uses as lines or as JSON, differences in behaviour, how to run."""
+"""The output of ``python -m dhaga migrate``: uses (as lines or JSON), differences in behavior, and commands to run."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from .uses import Use
 
 
 class Finding(NamedTuple):
-    """A use in a file. ``rewritten``: whether ``--rewrite`` changes it; otherwise ``why`` has the reason."""
+    """A use in a file. ``rewritten``: whether ``--rewrite`` changes the use; if not, ``why`` is the reason."""
 
     file: str
     use: Use
@@ -41,7 +40,7 @@ class Finding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All findings in a tree. ``patch``: the diff as bytes, each file in its encoding."""
+    """All findings in a tree. ``patch``: the diff as bytes, with each file in its own encoding."""
 
     files: int
     findings: list[Finding]
@@ -51,7 +50,7 @@ class Report(NamedTuple):
 
     @property
     def of_others(self) -> list[Finding]:
-        """The findings except threading's, which need no change."""
+        """The findings except uses of threading, which need no change."""
         return [each for each in self.findings if each.use.package not in STANDARD]
 
     @property
@@ -80,7 +79,7 @@ class Report(NamedTuple):
         yield from self.route()
 
     def lines_of_rewriting(self) -> Iterator[str]:
-        """Yield the uses that a rewriting leaves, with the reasons."""
+        """Yield a line for each use that a rewriting leaves unchanged, with the reason."""
         for each in self.left:
             yield f"{each.place}: {each.use.path} is left: {each.why}"
         yield from map(unread_line, self.unread)
@@ -89,14 +88,15 @@ class Report(NamedTuple):
         yield from self.route(rewritten=True)
 
     def summary(self) -> str:
-        """Return the number of uses of each library, and of files with them."""
-        uses = Counter(each.use.package.partition(" ")[0] for each in self.findings)
-        files = {name: len({each.file for each in self.findings if each.use.package == name}) for name in uses}
-        parts = [f"{name} {number} in {files[name]}" for name, number in sorted(uses.items())]
+        """Return the number of uses of each library, and the number of files with such uses."""
+        files: dict[str, list[str]] = {}  # the file of each use, by library
+        for each in self.findings:
+            files.setdefault(each.use.package.partition(" ")[0], []).append(each.file)
+        parts = [f"{name} {len(uses)} in {len(set(uses))}" for name, uses in sorted(files.items())]
         return f"files read: {self.files}; uses, in files: {', '.join(parts) or 'none'}"
 
     def route(self, rewritten: bool = False) -> Iterator[str]:
-        """Yield how to run the program: unchanged, or after which changes."""
+        """Yield lines that explain how to run the unchanged or rewritten program."""
         what = "The rest needs no change" if rewritten else "No change is needed"
         read = ", as far as files were read" if self.unread else ""
         names = sorted({each.use.package for each in self.left} & set(IMITATED))
@@ -115,7 +115,7 @@ class Report(NamedTuple):
 
 
 def line(finding: Finding) -> str:
-    """Return a use as a line: place, name, counterpart, and whether it is rewritten."""
+    """Return a use as one line: place, name, counterpart, and whether it is rewritten."""
     use = finding.use
     what = f"import {use.path}" if use.kind == "import" else use.path
     note = f" ({use.note})" if use.note else ""
@@ -124,7 +124,7 @@ def line(finding: Finding) -> str:
 
 
 def differences(findings: Iterable[Finding]) -> Iterator[str]:
-    """Yield each difference in behaviour once, with the names that it applies to."""
+    """Yield each difference in behavior once, with the names to which it applies."""
     names: dict[str, list[str]] = {}
     for each in findings:
         if each.use.differs:

@@ -1,7 +1,7 @@
-"""``--rewrite``: the new text of a module, with new imports, and with each use changed that the rules can change.
+"""``--rewrite``: creates the new text of a module. It changes the uses that the rules can change, and their imports.
 
-An import is changed in its place and scope. An import is dropped once all uses of its names are changed, unless another
-file imports these names from here.
+An import is changed in its place and scope. An import is removed once all uses of its names are changed, unless another
+file imports these names from this module.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .scopes import FUNCTIONS, Binding, Scope
 from .uses import Module, Use, is_certain
 
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
-"""A line as counted by patches."""
+"""A line of a patch. Only a newline ends such a line."""
 
 OTHER = "it is not a use of gevent or eventlet"
 UNUSED = "nothing in this file uses it"
 
 
 class Rewriting(NamedTuple):
-    """The new text of a module, and for each use, by its node: the place of its change, or why it is left."""
+    """The new text of a module. ``changed``: the nodes of changed uses. ``left``: the reason for each unchanged use."""
 
     module: Module
     text: str
@@ -36,7 +36,7 @@ class Rewriting(NamedTuple):
     left: dict[ast.AST, str]
 
     def diff(self) -> Iterator[str]:
-        """Yield the lines of a unified diff, with the line ends of the file and its byte order mark."""
+        """Yield the lines of a unified diff, with the line ends and the byte order mark of the file."""
         mark = "\ufeff" if self.module.source.mark else ""
         old, new = (LINE.findall(mark + text) for text in (self.module.source.text, self.text))
         name = self.module.source.file.lstrip("/")
@@ -44,13 +44,13 @@ class Rewriting(NamedTuple):
             yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
     def patch(self) -> bytes:
-        """Return the diff as bytes, in the encoding of the file."""
+        """Return the diff as bytes in the encoding of the file."""
         lines = list(self.diff())
         return os.fsencode("".join(lines[:2])) + "".join(lines[2:]).encode(self.module.source.encoding)
 
 
 class Variable(NamedTuple):
-    """A name that imports bind in a scope, and its uses."""
+    """A name that imports bind in a scope, with its uses."""
 
     scope: Scope
     name: str
@@ -59,7 +59,7 @@ class Variable(NamedTuple):
 
 
 def rewrite_all(modules: Iterable[Module], elsewhere: Elsewhere) -> list[Rewriting]:
-    """Return the new texts of modules, unchanged ones included. eventlet's patch is removed last."""
+    """Return the new texts of all modules. Eventlet's patch is changed only if no other use of eventlet is left."""
     modules = list(modules)
     replaced = frozenset(path for module in modules for path in module.replaced())
     done = [Rewriter(module, elsewhere, replaced, whole=False).run() for module in modules]
@@ -73,7 +73,7 @@ def patches(done: Rewriting) -> bool:
 
 
 def holds_eventlet(done: Rewriting) -> bool:
-    """Return whether anything of eventlet is left besides the patch and its import."""
+    """Return whether any use of eventlet is left besides its patch and the import of the patch function."""
     left = [use for use in done.module.uses if use.node in done.left and use.package == "eventlet"]
     return any(use.kind != "patch" and not (use.kind == "import" and patches(done)) for use in left)
 
@@ -151,7 +151,7 @@ class Rewriter:
         return UNUSED if named and use.node not in used else "other uses that are left need it"
 
     def _variables(self) -> Iterator[Variable]:
-        """Yield the names that imports bind, each with its uses."""
+        """Yield each name that imports bind, with its uses."""
         uses: dict[tuple[Scope, str], list[Use]] = {}
         for use in self.module.uses:
             if use.load is not None and use.binding is not None:
@@ -162,7 +162,7 @@ class Rewriter:
             yield Variable(scope, name, scope.bindings[name], found)
 
     def _why_uncertain(self, variable: Variable) -> str:
-        """Return why the imports that bind a name cannot be changed; empty if they can."""
+        """Return why the imports that bind a name cannot be changed; "" if they can."""
         if not is_certain(variable.bindings):
             return "its import is conditional, or the name is also bound otherwise"
         if not isinstance(variable.scope.node, (ast.Module, *FUNCTIONS)):
@@ -201,7 +201,7 @@ class Rewriter:
                     change_of.swapped[binding.alias] = swap
 
     def _swap(self, variable: Variable, changes: list[Change]) -> Swap | None:
-        """Return the name to import instead if each use can stay unchanged, else None."""
+        """Return the name to import from another module if no use then needs a change; otherwise, return None."""
         targets = {change.target for change in changes if change.length == 0}
         binding = variable.bindings[0]
         whole = len(variable.bindings) == 1 and isinstance(binding.statement, ast.ImportFrom)
@@ -224,7 +224,7 @@ class Rewriter:
         return self.imports.setdefault(statement, ImportChange(statement))
 
     def _add_imports(self) -> None:
-        """Put an ``import dhaga`` at the first import that a scope's changes affect."""
+        """Add ``import dhaga`` to each scope that needs it, before the scope's first import that is replaced."""
         for scope, statements in self.needs.items():
             first = min(statements, key=lambda each: each.lineno)  # type: ignore[attr-defined]
             known = [*scope.bindings.get("dhaga", ()), *self.module.scopes.module.bindings.get("dhaga", ())]

@@ -1,7 +1,8 @@
-"""Rules of ``--rewrite``: the uses that it changes. Each keeps its meaning, as far as the text of the tree shows.
+"""The rules of ``--rewrite``, which decide whether a use is changed. A change keeps the program's meaning, as far as
+the text shows this meaning.
 
-Each rule judges one use, and returns a Change, or the reason why it is left. Unknown uses are left. An object is
-changed with all of its uses, or not at all: a greenlet by ``Greenlets``, an event, lock or queue by ``INSTANCES``.
+Each rule judges one use, and returns a Change or the reason why the use is left. Unknown uses are left. An object is
+changed with all of its uses or not at all. ``Greenlets`` decides for greenlets, ``INSTANCES`` for other objects.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from .edits import Edit, Text
 from .follow import Follower, inside
-from .greenlets import JOINS, SPAWNS, Greenlets
+from .greenlets import JOINS, SPAWNS, Greenlets, may_be_negative, takes_negative
 from .names import FACES, SAME
 from .uses import Module, Use
 
@@ -30,7 +31,7 @@ DROP_IN = {
     "gevent.local.local": "dhaga.threading.local",
     "eventlet.corolocal.local": "dhaga.threading.local",
 }
-"""Names that mean the same in Dhaga in any use."""
+"""Names that have the same meaning in Dhaga in any use."""
 
 EVENT = {"set", "clear", "is_set", "isSet", "wait"}
 LOCK = {"acquire", "release"}
@@ -51,14 +52,16 @@ INSTANCES: dict[str, tuple[str, set[str]]] = {
     "gevent.queue.JoinableQueue": ("dhaga.queue.Queue", QUEUE),
     "eventlet.Queue": ("dhaga.queue.Queue", QUEUE),
 }
-"""For each class: Dhaga's class, and methods. If only these are used, the objects can be Dhaga's."""
+"""Dhaga's equivalent of each class, and the methods that mean the same in both classes. If the program calls another
+method of an object, the object is not rewritten.
+"""
 
 LATE = {"TimeoutError", "settimeout", "setdefaulttimeout"}
-"""Names whose use in a file may also raise the built-in TimeoutError."""
+"""Names which show that code besides the rewritten ``Timeout`` may raise the built-in TimeoutError."""
 
 
 class Change(NamedTuple):
-    """A change of a use: ``target`` replaces its name and the first ``length`` attributes."""
+    """The change of a use. ``target`` replaces the used name and its first ``length`` attributes."""
 
     target: str
     length: int
@@ -66,7 +69,7 @@ class Change(NamedTuple):
 
 
 class Rules:
-    """Judges the uses in one module. ``whole``: only the patch is left of eventlet in the tree."""
+    """Judges the uses in one module. ``whole``: whether only the patch is left of all uses of eventlet in the tree."""
 
     def __init__(self, module: Module, text: Text, follower: Follower, whole: bool) -> None:
         self.whole = whole
@@ -86,7 +89,7 @@ class Rules:
         ]
 
     def judge(self, use: Use) -> Change | str:
-        """Return the change of a use, or the reason why it is left."""
+        """Return the change of a use, or the reason why the use is left."""
         if use.load is None or use.binding is None:
             return "it comes from a star import" if use.load is not None else "it is a text"
         for paths, rule in self.rules:
@@ -99,7 +102,7 @@ class Rules:
         return len(use.load.attributes)
 
     def _call(self, use: Use) -> ast.Call | None:
-        """Return the call of the used name, if it is called."""
+        """Return the call of the used name; None if the name is not called."""
         assert use.load is not None
         parent = self.parents[use.load.node]
         return parent if isinstance(parent, ast.Call) and parent.func is use.load.node else None
@@ -113,6 +116,8 @@ class Rules:
         call = self._call(use)
         if call is not None and (len(call.args) > 1 or any(each.arg != "seconds" for each in call.keywords)):
             return "it is called with arguments that only gevent has"
+        if call is not None and takes_negative(call):
+            return "its seconds may be negative, which only gevent and eventlet accept"
         return Change("dhaga.sleep", self._depth(use))
 
     def _patch(self, use: Use) -> Change | str:
@@ -126,7 +131,7 @@ class Rules:
         return Change("dhaga.monkey.patch", self._depth(use))
 
     def _face(self, use: Use) -> Change | str:
-        """Import the names of a module from Dhaga's module, if it has them."""
+        """Return the change that imports a module's names from Dhaga's module, or the reason why the use is left."""
         assert use.load is not None and use.binding is not None and use.binding.path is not None
         parts = use.path.split(".")
         imported = use.binding.path.count(".") + 1
@@ -187,8 +192,8 @@ class Rules:
         error = self._error_of(call)
         if not call.args or len(call.args) + len(call.keywords) > 2 or isinstance(error, str):
             return "its arguments are others than seconds and an error"
-        if isinstance(call.args[0], ast.UnaryOp):
-            return "its seconds are negative"
+        if may_be_negative(call.args[0]):
+            return "its seconds may be negative"
         if error is None:
             tried = self.parents[block]
             if not isinstance(tried, ast.Try):
@@ -208,7 +213,9 @@ class Rules:
         return Change("dhaga.Timeout", self._depth(use))
 
     def _error_of(self, call: ast.Call) -> ast.expr | str | None:
-        """Return the error argument of a Timeout; None without one, a text for other arguments."""
+        """Return the error argument of a Timeout, None without such an argument, or a text if there are other
+        arguments.
+        """
         if len(call.args) == 2 and not call.keywords:
             return call.args[1]
         if not call.keywords:
@@ -216,9 +223,10 @@ class Rules:
         return call.keywords[0].value if call.keywords[0].arg == "exception" else "another argument"
 
     def _why_not_try(self, tried: ast.AST, caught: ast.AST | None) -> str:
-        """Return why a ``try`` around one block of a Timeout cannot catch TimeoutError; empty if it can.
+        """Return why a ``try`` around a Timeout's block cannot catch TimeoutError instead of the Timeout; "" if it can.
 
-        ``caught``: the exception's name in that handler; None if it catches the block's own Timeout.
+        ``caught``: the judged use, if it is the exception of a handler; None if the judged use is the Timeout of the
+        block.
         """
         if not isinstance(tried, ast.Try):
             return "it is caught among other errors"
@@ -237,7 +245,7 @@ class Rules:
         return self._why_ambiguous(block)
 
     def _why_ambiguous(self, block: ast.With) -> str:
-        """Return what else in a block may raise TimeoutError, or catch the Timeout there."""
+        """Return what else in a block may raise TimeoutError or catch the Timeout; "" if nothing does."""
         if hasattr(builtins, "TimeoutError") and any(
             "TimeoutError" in each.bindings for each in self.module.scopes.all
         ):
@@ -294,14 +302,44 @@ class Rules:
     def _is_known_use(self, node: ast.expr, methods: set[str]) -> bool:
         match parent := self.parents[node]:
             case ast.Attribute(attr=name):
-                call = self.parents[parent]
-                as_ever = name != "release" or (isinstance(call, ast.Call) and self._is_statement(call))
-                return name in methods and isinstance(parent.ctx, ast.Load) and as_ever  # our release() returns None
+                return name in methods and isinstance(parent.ctx, ast.Load) and self._means_the_same(parent)
             case ast.withitem(optional_vars=None):
                 return methods is LOCK
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
                 return True
         return False
+
+    def _means_the_same(self, method: ast.Attribute) -> bool:
+        """Return whether a method keeps its meaning with the arguments of its call, and with the use of its result."""
+        call = self.parents[method]
+        if not (isinstance(call, ast.Call) and call.func is method):
+            return method.attr not in ("acquire", "join", "release")  # its later arguments are unknown
+        match method.attr:
+            case "release":  # Dhaga's returns None
+                return self._is_statement(call)
+            case "join":  # Dhaga's takes no timeout, and returns None
+                return self._is_statement(call) and not (call.args or call.keywords)
+            case "acquire":
+                return is_plain_acquire(call)
+        return not takes_negative(call)
+
+
+def is_plain_acquire(call: ast.Call) -> bool:
+    """Return whether ``acquire`` has no timeout, or a number of seconds, 0 or more, for a call that blocks.
+
+    The classes differ for all other timeouts: None, -1, and a timeout of a call that does not block.
+    """
+    named = {each.arg: each.value for each in call.keywords}
+    given = dict(zip(("blocking", "timeout"), call.args, strict=False)) | named
+    if len(given) < len(call.args) + len(call.keywords) or not given.keys() <= {"blocking", "timeout"}:
+        return False
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        return False
+    blocking, timeout = given.get("blocking"), given.get("timeout")
+    if timeout is None:
+        return True
+    blocks = blocking is None or (isinstance(blocking, ast.Constant) and blocking.value is True)
+    return blocks and isinstance(timeout, ast.Constant) and type(timeout.value) in (int, float)
 
 
 def why_not_plain(call: ast.Call, methods: set[str]) -> str:
@@ -324,7 +362,7 @@ def is_false(node: ast.expr) -> bool:
 
 
 def looks_like_error(node: ast.expr) -> bool:
-    """Return whether an argument can only be an exception: a class, by its name, or a call of one."""
+    """Return whether an argument, judging by its name, is an exception class or a call of such a class."""
     if isinstance(node, ast.Call):
         node = node.func
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

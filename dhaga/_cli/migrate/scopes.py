@@ -1,7 +1,7 @@
-"""The meaning of names in a module: its scopes, the bindings of names in each, and the uses of names.
+"""Finds the meaning of names in a module: its scopes, the bindings of names in each scope, and the uses of names.
 
-A name means a library's object if all its bindings in the scope import that object; a name that is also bound otherwise
-is ambiguous. Code is never executed, so that computed names (``getattr``, ``exec``) are not seen.
+A name means a library's object if all bindings of the name in its scope import that object. A name that also has other
+bindings is ambiguous. Code is never executed, so computed names (``getattr``, ``exec``) are not found.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ OPENING = frozenset({*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS})
 BINDING = {ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Name, ast.arg}
 BINDING |= {ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping}
 BINDING |= {getattr(ast, name, ast.arg) for name in ("TypeVar", "ParamSpec", "TypeVarTuple")}  # PEP 695
-"""Nodes that open a scope, and nodes that bind or load names. Most nodes are neither, and a look into a set is cheap.
-"""
+"""Types of nodes that open a scope, and of nodes that bind or load names. Most nodes are of neither kind."""
 
 
 class Binding(NamedTuple):
-    """A binding of a name. ``path``: the path of a library's object that an import binds, None for other bindings.
+    """A binding of a name. ``path``: path of the library's object that an import binds; None for other bindings.
 
-    ``guarded``: runs only under a condition, such as an import in a ``try`` or ``if``. ``statement`` is the import, and
-    ``alias`` the name in it; for others the node that binds.
+    ``guarded``: whether the binding is conditional, such as an import in a ``try`` or an ``if``. ``statement``: the
+    import, or another node that binds the name. ``alias``: the name in the import.
     """
 
     path: str | None
@@ -41,7 +40,7 @@ class Scope:
         self.node = node
         self.parent = parent
         self.bindings: dict[str, list[Binding]] = {}
-        self.elsewhere: dict[str, bool] = {}  # declared global (True) or nonlocal
+        self.elsewhere: dict[str, bool] = {}  # names declared global (True) or nonlocal (False)
 
     def bind(self, name: str, binding: Binding) -> None:
         if name in self.elsewhere:
@@ -55,7 +54,7 @@ class Scope:
         return self if self.parent is None else self.parent.module
 
     def home_of(self, name: str) -> Scope | None:
-        """Return the scope of the variable that a name means here; None for a builtin or an unknown one."""
+        """Return the scope of the variable that a name means here; None for a builtin or an unknown name."""
         if self.elsewhere.get(name):
             return self.module if name in self.module.bindings else None
         scope: Scope | None = self
@@ -70,7 +69,7 @@ class Scope:
 
 
 class Load(NamedTuple):
-    """A use of a name: ``attributes`` are read from it, ``node`` is the whole chain."""
+    """A use of a name. ``attributes`` are read from the name; ``node`` is the whole expression."""
 
     name: ast.Name
     scope: Scope
@@ -95,20 +94,20 @@ class Scopes:
         self._walk(tree, self.module)
 
     def loads_of(self, scope: Scope, name: str) -> Iterator[Load]:
-        """Yield the uses of a variable of a scope, including those in inner scopes."""
+        """Yield the uses of a variable of a scope, including uses in inner scopes."""
         return (each for each in self.loads if each.name.id == name and each.scope.home_of(name) is scope)
 
     # ---- walking
 
     def _walk(self, root: ast.AST, scope: Scope) -> None:
-        """Visit all nodes, with an explicit stack, because a long chain of operators is deeply nested."""
+        """Visit all nodes. An explicit stack replaces recursion, because a long chain of operators is deeply nested."""
         stack = [(root, scope)]
         while stack:
             node, here = stack.pop()
             inner = self._open(node, here)
             outside = set(map(id, outer_parts(node)))
             around = here if inner is not here else here.parent or here
-            for child in reversed(list(ast.iter_child_nodes(node))):  # so that they are visited in order
+            for child in reversed(list(ast.iter_child_nodes(node))):  # reversed, so that children are visited in order
                 self.parents[child] = node
                 stack.append((child, around if id(child) in outside else inner))
             if type(node) in BINDING:
@@ -121,7 +120,7 @@ class Scopes:
             return here
         inner = Scope(node, here)
         self.all.append(inner)
-        for each in declarations(node):  # they apply to the whole scope, so they come before its bindings
+        for each in declarations(node):  # declarations apply to the whole scope, so they are read first
             inner.elsewhere.update(dict.fromkeys(each.names, isinstance(each, ast.Global)))
         return inner
 
@@ -171,7 +170,7 @@ class Scopes:
 
 
 def outer_parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the children of a function, class or parameters that are evaluated in the surrounding scope."""
+    """Yield a node's children that are evaluated in the surrounding scope, such as decorators and defaults."""
     match node:
         case ast.ClassDef():
             yield from (*node.decorator_list, *node.bases, *node.keywords)
@@ -184,7 +183,7 @@ def outer_parts(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def declarations(node: ast.AST) -> Iterator[ast.Global | ast.Nonlocal]:
-    """Yield the ``global`` and ``nonlocal`` statements of a function or class, without those of inner ones."""
+    """Yield the ``global`` and ``nonlocal`` statements of a function or class, without nested functions and classes."""
     stack = list(getattr(node, "body", ())) if not isinstance(node, ast.Lambda) else []
     while stack:
         each = stack.pop()

@@ -1,4 +1,4 @@
-"""Uses of gevent, eventlet, threading and similar packages in one module: imports, names, patches, options."""
+"""Finds the uses of gevent, eventlet, threading and similar packages in a module: imports, names, patches, options."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from .names import IMITATED, LIBRARIES, STANDARD, counterpart_of, not_imitated
 from .scopes import Binding, Load, Scopes
 
 HINT = re.compile(rb"gevent|eventlet|threading|greenlet|psycogreen")
-"""A file is parsed only if it contains one of these: names of LIBRARIES."""
+"""A file is parsed if it contains one of these parts of the names in LIBRARIES, or imports a library's object from
+another file.
+"""
 
 PATCHES = re.compile(r"gevent\.monkey\.patch_\w+|eventlet\.(?:patcher\.)?monkey_patch")
 WORKERS = re.compile(
     r"(?:-k|-P|--pool=|--worker-class=)?(?:gevent|eventlet|gevent_(?:py)?wsgi|"
     r"(?:gunicorn\.workers\.g(?:gevent|eventlet)|geventwebsocket\.gunicorn\.workers)[.:]\w+)"
 )
-"""A string, or a part of a command line, that selects a worker."""
+"""A string or a part of a command line that selects a worker."""
 
 MODULE_NAME = re.compile(rf"(?:{'|'.join(IMITATED)})(?:\.\w+)*")
 GUNICORN = "dhaga.integrations.gunicorn.Worker, or the name dhaga under python -m dhaga -m gunicorn"
@@ -34,17 +36,17 @@ OPTIONS = {
     "async_mode": "threading",
     **dict.fromkeys(("install_requires", "extras_require", "tests_require"), "dhaga"),
 }
-"""The replacement, by the name of the option."""
+"""For each option, the value to use instead."""
 
 COMPARED = "=="
 IMPORTING = {COMPARED, "import_module", "__import__", "find_spec", "importorskip", "patch", "setattr"}
-"""Functions that take the name of a module or of an object in it. COMPARED stands for a comparison, such as ``"gevent"
-in sys.modules``.
+"""Functions whose argument is the name of a module or of an object in it. COMPARED stands for a comparison, such as
+``"gevent" in sys.modules``.
 """
 
 
 class Use(NamedTuple):
-    """One use: ``kind`` is import, name, patch, option or text; ``load`` is set for names of a scope."""
+    """One use. ``kind`` is import, name, patch, option or text; ``load`` is the loaded name, if any."""
 
     kind: str
     path: str
@@ -66,12 +68,12 @@ class Use(NamedTuple):
 
     @property
     def as_it_stands(self) -> str:
-        """Why the use does not run unchanged under ``--as``; empty if it does."""
+        """The reason why the use does not run unchanged under ``--as``; "" if it does."""
         return "" if self.kind == "option" else not_imitated(self.path)
 
 
 class Module:
-    """A parsed file, and its uses in the order of their lines. Raises: SyntaxError, ValueError, RecursionError."""
+    """A parsed file, with its uses in the order of lines. Raises: SyntaxError, ValueError, RecursionError."""
 
     def __init__(self, source: Source, exports: Exports | None = None) -> None:
         self.source = source
@@ -82,7 +84,7 @@ class Module:
         self.uses = sorted(found, key=lambda use: (use.node.lineno, use.node.col_offset))  # type: ignore[attr-defined]
 
     def replaced(self) -> Iterator[str]:
-        """Yield the paths that this module may replace, as tests do."""
+        """Yield the paths that this module may replace, for example in tests."""
         for each in self.uses:
             if each.note in ("in patch()", "in setattr()") or each.is_replaced:
                 yield each.path
@@ -144,13 +146,13 @@ def is_library(module: str | None) -> bool:
 
 
 def is_certain(bindings: list[Binding]) -> bool:
-    """Return whether a name has one meaning in all uses: it is imported unconditionally, and not bound otherwise."""
+    """Return whether a name has the same meaning in all uses: all bindings are unconditional imports of one object."""
     return len({each.path for each in bindings}) == 1 and not any(each.guarded for each in bindings)
 
 
 @cache
 def public_names(module: str) -> tuple[str, ...]:
-    """Return the names that a star import of a library's module binds, as far as they are known here."""
+    """Return the names that a star import of a library's module binds, as far as Dhaga knows them."""
     if module in STANDARD:
         return tuple(threading.__all__)
     if not_imitated(module):
@@ -169,7 +171,7 @@ def names_of_star(node: ast.ImportFrom) -> dict[str, str]:
 
 
 def strings(scopes: Scopes) -> Iterator[Use]:
-    """Yield the options that select a worker, and the names of modules in arguments of functions."""
+    """Yield options that select a worker or name a requirement, and module names in comparisons and arguments."""
     for node in scopes.texts:
         text = str(node.value)
         if not ("gevent" in text or "eventlet" in text):
@@ -189,7 +191,7 @@ def is_requirement(key: str, text: str) -> bool:
 
 
 def key_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> str:
-    """Return the name of the option, variable, key or function that a string belongs to."""
+    """Return the name of the option, variable, key or function to which a string belongs."""
     parent = parents.get(node)
     match parent:
         case ast.keyword(arg=str(name)):

@@ -1,4 +1,4 @@
-"""Files that processes have left, which had an inspector and were killed."""
+"""Finds the files of inspectors whose processes have ended without removing these files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..._kernel.platform.system import system
 
 
 def files_of_ended(folder: Path, prefix: str, suffix: str) -> Iterator[Path]:
-    """Yield the files of ended processes. Each file has the PID between ``prefix`` and ``suffix`` in its name."""
+    """Yield the files of ended processes. In each file name, the PID is between ``prefix`` and ``suffix``."""
     for path in folder.glob(f"{prefix}*{suffix}"):
         number = path.name.removeprefix(prefix).removesuffix(suffix)
         if number.isdecimal() and not system.process_lives(int(number)):

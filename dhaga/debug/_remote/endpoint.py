@@ -1,7 +1,8 @@
-"""Where the inspector of a process is reached: at a Unix socket, or at a port of the loopback interface.
+"""The endpoint at which clients reach the inspector of a process: a Unix socket, or a port of the loopback interface.
 
-The process makes an endpoint, and the client connects to it. Neither tells anything to another user, or to a process
-that has taken the place of the one asked for.
+The process creates an endpoint, and the client connects to it. Neither side sends data to another user, or to a process
+that has replaced the requested process. On platforms with Unix sockets but without ``SO_PEERCRED``, only the access
+rights of the socket's directory ensure this.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from .not_answered import NotAnswered
 
 
 class Endpoint(Protocol):
-    """A ``listener``, and the file by which a client finds it."""
+    """A ``listener``, and the file through which a client finds the listener."""
 
     path: Path
     listener: socket.socket
 
     def may_ask(self, connection: socket.socket) -> bool:
-        """Return whether a client is of this process's user, or an administrator."""
+        """Return whether a client belongs to this process's user or to an administrator."""
 
 
 def endpoint_of(pid: int) -> Endpoint:

@@ -1,8 +1,8 @@
-"""The inspector: answers queries from other processes, at a private endpoint and on its own OS threads.
+"""The inspector: answers queries from other processes at a private endpoint, in its own OS threads.
 
-A query is one line of JSON, and so is its answer; a connection may send any number of them. The queries are in
-``queries.py``, the endpoints in ``endpoint.py``. A process has one inspector, in ``inspector``; a forked child closes
-the parent's descriptors and creates its own.
+A query is one line of JSON, and so is its answer. A client may send any number of queries on a connection. The queries
+are in ``queries.py``, the endpoints in ``endpoint.py``. A process has at most one inspector, in the variable
+``inspector``. A forked child closes its copies of the parent's descriptors and creates its own inspector.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .thread_server import ThreadServer
 logger = logging.getLogger("dhaga")
 
 MAX_QUERY_BYTES = 65_536
-"""Size of a line."""
+"""Maximum size of a query's line, in bytes."""
 
 
 class Inspector(StopHandle):
-    """The inspector of this process, found by the file ``path``, from ``inspect()``."""
+    """The inspector of this process, which ``inspect()`` starts. Clients find it through the file ``path``."""
 
     def __init__(self) -> None:
         self._start()
@@ -38,7 +38,7 @@ class Inspector(StopHandle):
         return f"<Inspector of process {self.pid} at {self.path}>"
 
     def _start(self) -> None:
-        """Listen; again in a forked child, with an endpoint of its own. Raises: OSError."""
+        """Listen at a new endpoint. A forked child calls this method again. Raises: OSError."""
         self.pid: int = os.getpid()
         self._queries = QueryHandlers()
         self._endpoint = endpoint_of(self.pid)
@@ -47,7 +47,7 @@ class Inspector(StopHandle):
         self._queries.start()
 
     def stop(self) -> None:
-        """Stop answering, and remove the file. From: any thread."""
+        """Stop answering queries, and remove the file. From: any thread."""
         global inspector
         if inspector is self:
             inspector = None
@@ -56,12 +56,12 @@ class Inspector(StopHandle):
             self._remove()
 
     def _remove(self) -> None:
-        """Remove the file; a forked child without an endpoint of its own leaves the parent's."""
+        """Remove the file. A forked child without its own endpoint does not remove the parent's file."""
         if self.pid == os.getpid():
             self.path.unlink(missing_ok=True)
 
     def _serve(self, connection: socket.socket) -> None:
-        """Answer the queries of one connection, line by line, until its end."""
+        """Answer the queries of one connection, line by line, until the connection ends."""
         if not self._endpoint.may_ask(connection):
             send_line(connection, {"error": f"process {self.pid} answers only its own user and root"})
             return
@@ -88,14 +88,14 @@ def send_line(connection: socket.socket, answer: dict[str, Any]) -> None:
 
 
 inspector: Inspector | None = None
-"""The inspector of this process."""
+"""The inspector of this process, if any."""
 
 
 def inspect() -> Inspector:
-    """Start the inspector for ``python -m dhaga dump PID`` and ``top PID``, for this user and root.
+    """Start the inspector, which this user and root can query with ``python -m dhaga dump PID`` and ``top PID``.
 
-    ``stop()`` or the end of the process ends it; a forked child creates its own. Parks: never. From: any thread.
-    Returns: the inspector, the same at each call. Raises: OSError if no private endpoint can be created.
+    ``stop()`` or the end of the process ends the inspector; a forked child creates its own. Parks: never. From: any
+    thread. Returns: the same inspector at each call. Raises: OSError if no private endpoint can be created.
     """
     global inspector
     if inspector is None:
@@ -109,13 +109,11 @@ def at_exit() -> None:
 
 
 def after_fork_in_child() -> None:
-    """Replace the parent's inspector with one of the child."""
+    """Replace the parent's inspector with an inspector of the child."""
     global inspector
     if inspector is None:
         return
-    inspector._server.abandon()
-    for connection in inspector._server.connections:
-        connection.close()
+    inspector._server.abandon_in_child()
     try:
         inspector._start()
     except OSError as error:

@@ -1,8 +1,8 @@
-"""An endpoint of the inspector where there are no Unix sockets: a port of the loopback interface, and a secret.
+"""An endpoint of the inspector for platforms without Unix sockets: a port of the loopback interface, and a secret.
 
-Every user of the machine can connect to a port. Port and secret are in a file that only this user may read. Each side
-proves its knowledge of the secret by the HMAC (RFC 2104) of a nonce from the other side; the secret is never sent. So a
-process that has come by the port of an ended one learns nothing.
+Every user of the machine can connect to the port. A file that only this user may read contains the port and the secret.
+To prove that it knows the secret, each side sends the HMAC (RFC 2104) of a nonce from the other side. The secret is
+never sent, so a process that got the port of an ended process learns nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .not_answered import ADVICE, NotAnswered
 LOOPBACK = "127.0.0.1"
 NONCE_BYTES = PROOF_BYTES = 32
 PROOF_SECONDS = 5.0
-"""Longest wait for the other side's part of the proof."""
+"""Maximum number of seconds to wait for the other side's part of the proof."""
 
 CLIENT, SERVER = b"client", b"server"
-"""Each side signs its own word, so that a proof cannot be sent back to its maker."""
+"""Each side adds its own word to the nonce, so that a proof cannot be sent back to the side that made the proof."""
 
 
 class Endpoint:
-    """The ``listener`` of a process; ``path`` is the file that tells of it."""
+    """The ``listener`` of a process; ``path`` is the file that contains its port and secret."""
 
     def __init__(self, pid: int) -> None:
         """Listen, and write the file. Raises: OSError."""
@@ -54,7 +54,7 @@ class Endpoint:
             raise
 
     def may_ask(self, connection: socket.socket) -> bool:
-        """Prove that this is the process, and return whether the client has read the file."""
+        """Prove the identity of this process, and return whether the client has read the file."""
         connection.settimeout(PROOF_SECONDS)
         nonce = secrets.token_bytes(NONCE_BYTES)
         with idle():
@@ -89,12 +89,12 @@ def connect(pid: int) -> socket.socket:
 
 
 def prove(connection: socket.socket, secret: bytes) -> None:
-    """Verify the process at the other side, and prove that this side has read the file. Raises: OSError."""
+    """Verify the process at the other end, and prove that this side has read the file. Raises: OSError."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     connection.sendall(nonce)
     answer = receive(connection, PROOF_BYTES)
     if not hmac.compare_digest(answer, proof(secret, SERVER, nonce)):
-        raise ConnectionRefusedError  # by this side: another process has taken the port
+        raise ConnectionRefusedError  # raised by this side: another process has the port
     connection.sendall(proof(secret, CLIENT, receive(connection, NONCE_BYTES)))
 
 
@@ -103,7 +103,7 @@ def proof(secret: bytes, side: bytes, nonce: bytes) -> bytes:
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    """Return ``size`` bytes. Raises: OSError, also at the end of the connection."""
+    """Receive exactly ``size`` bytes. Raises: OSError, also if the connection ends early."""
     received = b""
     while len(received) < size:
         part = connection.recv(size - len(received))
@@ -114,7 +114,7 @@ def receive(connection: socket.socket, size: int) -> bytes:
 
 
 def folder_of_user() -> Path:
-    """Return the folder of the files, which Windows opens to this user and to administrators only."""
+    """Return the folder of the files, to which Windows gives only this user and administrators access."""
     local = os.environ.get("LOCALAPPDATA")
     return Path(local or Path.home() / "AppData/Local", "dhaga")
 

@@ -1,4 +1,4 @@
-"""Why a process does not answer a query."""
+"""Errors that explain why a process does not answer a query."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ ADVICE = (
 
 
 class NotAnswered(Exception):
-    """The process cannot be queried, or does not answer; the text gives the reason, and what to do."""
+    """Raised if a process cannot be queried or does not answer. The text gives the reason and the cure."""
 
 
 class ProcessEnded(NotAnswered):
-    """The process has ended."""
+    """Raised if the process has ended."""

@@ -1,8 +1,8 @@
-"""The queries that a process answers through its socket or its page. Permissions are checked elsewhere.
+"""The queries that a process answers through its socket or its page. Other modules check permissions.
 
-A query is a JSON object ``{"ask": NAME, …}`` with the arguments of the method of that name; arguments that do not match
-its annotations are refused. Queries keep two probes on: the CPU accounting of the table and the flight recorder. The
-history is kept from ``start`` on.
+A query is a JSON object ``{"ask": NAME, …}`` with the arguments of the method NAME. Arguments that do not match the
+method's annotations are refused. Queries keep two probes on: the table's accounting of CPU time, and the flight
+recorder. The history is recorded from ``start`` to ``close``.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .._dhaga_table import DEFAULT_ROWS, DhagaTable
 from .._dump import joined, lines_of, text_of
 from .._history import SAMPLE_SECONDS, History
 from .._on_demand import ProbeUnavailable
-from .._snapshot import PLACES_SHOWN, snapshot, view_one, waiters_of
+from .._snapshot import PLACES_SHOWN, snapshot, view_one, waiters_of, waiting_threads
 from .._trace import FlightRecorder
 
 MAX_TRACE_SECONDS = 60.0
-"""Longest trace that can be requested."""
+"""Maximum number of seconds of a trace that can be requested."""
 
 Answer = dict[str, Any]
 
 
 class QueryRefused(Exception):
-    """The query cannot be answered; the text gives the reason."""
+    """Raised if a query cannot be answered; the text gives the reason."""
 
 
 class QueryHandlers:
-    """The queries of one inspector or page: the methods named in ``QUERIES``. From: any OS thread."""
+    """The queries of one inspector or page. ``QUERIES`` names their methods. From: any OS thread."""
 
     def __init__(self) -> None:
         self.dhagas = DhagaTable()
@@ -43,17 +43,17 @@ class QueryHandlers:
         self.samples = History()
 
     def start(self) -> None:
-        """Begin to keep the history."""
+        """Start to record the history."""
         self.samples.start()
 
     def close(self) -> None:
-        """Switch the probes off for good."""
+        """Switch the probes off permanently."""
         self.samples.close()
         self.dhagas.shares.probe.close()
         self.recorder.probe.close()
 
     def answer(self, query: object) -> Answer:
-        """Answer a query. Returns: always a dict; one with ``error`` if the query is refused."""
+        """Answer a query. Returns: a dict, which has the key ``error`` if the query is refused."""
         try:
             if not isinstance(query, dict):
                 raise QueryRefused("a query is an object with a field ask")
@@ -64,7 +64,7 @@ class QueryHandlers:
             return {"error": "the process is exiting, so that only a dump is available"}
 
     def bound_method(self, query: dict[str, Any]) -> Callable[[], Answer]:
-        """Return the call that answers a query. Raises: QueryRefused if the arguments do not match."""
+        """Return a function that answers a query. Raises: QueryRefused for an unknown query or wrong arguments."""
         arguments = dict(query)
         name = arguments.pop("ask", None)
         if name not in QUERIES:
@@ -88,45 +88,50 @@ class QueryHandlers:
         grouped: bool = False,
         opened: list[Any] | None = None,
     ) -> Answer:
-        """Return the table of all dhagas, see ``DhagaTable.table``."""
+        """Return the table of all dhagas; see ``DhagaTable.table``."""
         return self.dhagas.table(filter, sort, most, grouped, opened or ())
 
-    def history(self, since: float = 0.0) -> Answer:
-        """Return the samples of the last minutes, see ``History``; ``since``: only those after this time.
+    def measure(self) -> Answer:
+        """Keep measuring the shares of the time. A client with a long pause between two tables asks this meanwhile."""
+        self.dhagas.shares.now()
+        return {}
 
-        The answer also has the lines at which most turns were preempted since the start, each with its count.
+    def history(self, since: float = 0.0) -> Answer:
+        """Return the samples of the last minutes; see ``History``. ``since``: return only samples after this time.
+
+        The answer also contains the lines at which most turns have been preempted, each with its count.
         """
         preempted = preemption.places.most_common(PLACES_SHOWN)
         return {"interval": SAMPLE_SECONDS, "samples": self.samples.since(since), "preempted": preempted}
 
     def dump(self, ident: int = 0) -> Answer:
-        """Return the dump of the process, or of one dhaga, as text."""
+        """Return the text dump of the dhaga, main code or OS thread with this ident; of the process if it is 0."""
         if not ident:
             return {"text": text_of(snapshot())}
-        for waiter in all_waiters():
+        for waiter in [*all_waiters(), *waiting_threads()]:
             if waiter.ident == ident:
                 return {"text": dedent(joined(lines_of(view_one(waiter))))}
         raise QueryRefused("it has ended")
 
     def snapshot(self) -> Answer:
-        """Return the dump as values."""
+        """Return the snapshot of the process as dicts."""
         return asdict(snapshot())
 
     def trace(self, seconds: float = 2.0) -> Answer:
-        """Return the trace of the last seconds, see ``FlightRecorder.events``."""
+        """Return the trace of the last ``seconds`` seconds; see ``FlightRecorder.events``."""
         if not 0 < seconds <= MAX_TRACE_SECONDS:
             raise ValueError(f"a trace covers more than 0 and at most {MAX_TRACE_SECONDS:g} seconds, not {seconds:g}")
         return {"seconds": seconds, "traceEvents": self.recorder.events(seconds)}
 
     def cancel(self, ident: int) -> Answer:
-        """Cancel one dhaga."""
+        """Cancel the dhaga with this ident."""
         for dhaga in all_waiters():
             if dhaga.ident == ident and isinstance(dhaga, Dhaga):
                 return {"name": dhaga.name, "cancelled": dhaga.cancel("requested from outside the process")}
         raise QueryRefused("it has ended, or is not a dhaga and cannot be cancelled")
 
 
-QUERIES = ("table", "history", "dump", "snapshot", "trace", "cancel")
+QUERIES = ("table", "history", "dump", "snapshot", "trace", "cancel", "measure")
 KINDS = {"bool": (bool,), "str": (str,), "int": (int,), "float": (float, int), "list[Any] | None": (list,)}
 
 

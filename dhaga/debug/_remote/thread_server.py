@@ -1,10 +1,10 @@
-"""A threaded server: one OS thread accepts, and each connection has its own OS thread.
+"""A threaded server: one OS thread accepts connections, and each connection has its own OS thread.
 
-It answers even while every scheduler is blocked, and uses only unpatched functions. ``connections`` holds the open
-connections, oldest first. Beyond ``MAX_CONNECTIONS`` the server stops reading from the oldest: a client that has sent
-its request still gets its answer, and clients that send none cannot shut out the others. ``close`` writes to a
-self-pipe, which ends the accept loop, and then shuts down the connections, which ends their threads. A forked child has
-the descriptors but no threads: it calls ``abandon``.
+The server answers even while every scheduler is blocked, and uses only unpatched functions. ``connections`` holds the
+open connections, oldest first. If a client connects while ``MAX_CONNECTIONS`` are open, the server stops reading from
+the oldest connection, so that clients that send nothing cannot block others. A client that has sent its request still
+gets its answer. ``close`` writes to a self-pipe, which ends the accept loop, and then shuts down the connections, which
+ends their threads. A forked child has the descriptors but no threads; it calls ``abandon_in_child``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .._helper_thread import HelperThread, idle
 logger = logging.getLogger("dhaga")
 
 MAX_CONNECTIONS = 32
-"""Maximum of open connections; a browser opens six."""
+"""Maximum number of open connections; a browser opens six."""
 
 RETRY_SECONDS = 0.1
-"""Pause after a failed accept."""
+"""Number of seconds to wait after a failed accept."""
 
 
 class ThreadServer:
@@ -39,11 +39,11 @@ class ThreadServer:
         self.thread = HelperThread(name, self.run)
 
     def run(self) -> None:
-        """Accept until ``close``; the function of the accepting thread."""
+        """Accept connections until ``close``. This is the function of the accepting thread."""
         while self.wait_for_connection():
             try:
                 connection, _ = self.listener.accept()
-            except OSError:  # the client has already disconnected, or no file descriptor is left
+            except OSError:  # the client has disconnected already, or no file descriptor is left
                 with idle():
                     originals.thread_sleep(RETRY_SECONDS)
                 continue
@@ -65,21 +65,21 @@ class ThreadServer:
         self.connections[connection] = None
         try:
             HelperThread(self.name, self.serve_and_close, connection)
-        except RuntimeError:  # at interpreter exit no thread can be started: serve in this one
+        except RuntimeError:  # no thread can be started at interpreter exit, so serve in this thread
             self.serve_and_close(connection)
 
     def read_no_further(self, connection: socket.socket) -> None:
-        """End a connection that waits for its client to send; an answer under way is still sent."""
+        """Stop reading from a connection, so that its thread ends. An answer in progress is still sent."""
         self.connections.pop(connection, None)
         try:
             connection.shutdown(socket.SHUT_RD)
-        except OSError:  # the client has just gone
+        except OSError:  # the client has just disconnected
             pass
 
     def serve_and_close(self, connection: socket.socket) -> None:
         try:
             self.serve(connection)
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             pass
         except Exception:
             logger.exception("%s: an answer failed", self.name)
@@ -94,11 +94,17 @@ class ThreadServer:
         for connection in list(self.connections):
             try:
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:  # the client has just gone
+            except OSError:  # the client has just disconnected
                 pass
-        self.abandon()
+        self.close_own()
 
-    def abandon(self) -> None:
-        """Close the listener and self-pipe of a forked child, without an effect on the parent's."""
+    def abandon_in_child(self) -> None:
+        """Close a forked child's copies of all descriptors. Otherwise, clients would wait after the parent's end."""
+        self.close_own()
+        for connection in self.connections:  # close() would leave a file of makefile() open
+            socket.close(connection.detach())
+
+    def close_own(self) -> None:
+        """Close the listener and the self-pipe."""
         for each in (self.listener, self.pipe_reader, self.pipe_writer):
             each.close()

@@ -1,7 +1,7 @@
-"""An endpoint of the inspector where there are Unix sockets: one that only this user and root can use.
+"""An endpoint of the inspector for platforms with Unix sockets: a socket that only this user and root can use.
 
-That is enforced by the directory (mode 0700, checked before use), the socket (mode 0600 before it listens), and the
-peer's credentials where the platform has them (``SO_PEERCRED``). The client also verifies directory and credentials.
+Three checks enforce this: the process creates the directory with mode 0700, or checks an existing directory; the socket
+has mode 0600 before it listens; and where ``SO_PEERCRED`` exists, each side verifies the credentials of the other side.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .not_answered import ADVICE, NotAnswered
 
 
 class Endpoint:
-    """The ``listener`` of a process, at ``path``."""
+    """The ``listener`` of a process, whose socket is at ``path``."""
 
     def __init__(self, pid: int) -> None:
         """Listen. Raises: OSError."""
@@ -28,7 +28,7 @@ class Endpoint:
 
     @staticmethod
     def may_ask(connection: socket.socket) -> bool:
-        """Return whether the client is of our user or root; without ``SO_PEERCRED`` the directory's mode decides."""
+        """Return whether the client is this user or root. Without ``SO_PEERCRED``, rely on the directory's mode."""
         if not hasattr(socket, "SO_PEERCRED"):
             return True
         return socket_path.peer(connection)[1] in (os.geteuid(), 0)
@@ -44,7 +44,7 @@ def listener_at(path: Path) -> socket.socket:
             raise OSError(
                 f"no socket can be created at {path} ({error}): set XDG_RUNTIME_DIR to another directory"
             ) from error
-        path.chmod(0o600)  # before it listens
+        path.chmod(0o600)  # before the socket listens
         listener.listen()
     except BaseException:
         listener.close()
@@ -59,16 +59,17 @@ def connect(pid: int) -> socket.socket:
         raise NotAnswered(f"process {pid} belongs to user {uid}: run this command as that user, or as root")
     for folder in socket_path.folders(uid):
         path = folder / socket_path.name_of(pid)
-        if path.is_socket():
+        # Another user may have created the directory in /tmp, to receive the query.
+        if socket_path.only_for(uid, folder) and path.is_socket():
             return connect_to(path, pid, uid)
     raise NotAnswered(f"process {pid} has no inspector: {ADVICE}")
 
 
 def owner_of(pid: int) -> int:
-    """Return the user ID of a process that lives."""
+    """Return the user ID of a living process."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
-    except OSError:  # no /proc here
+    except OSError:  # this platform has no /proc
         return os.geteuid()
 
 

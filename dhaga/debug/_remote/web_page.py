@@ -1,11 +1,12 @@
 """The debug page: the table of dhagas and the trace in a browser, served by OS threads.
 
-Only for the user of this machine; it sends no data elsewhere. It listens on the loopback, and its address contains a
-secret token. The Host must be a number or localhost, so that no DNS name can be rebound to it. Queries are a POST of
-JSON with that content type, which browsers forbid to pages of other sites. The policy allows the page only its own
-script. One request per connection. A forked child has no page.
+The page is only for the user of this machine, and sends no data elsewhere. It listens on the loopback interface, and
+its address contains a secret token. The Host field of a request must be an IP address or localhost, which protects
+against DNS rebinding. A query is a POST with the content type JSON; browsers let no page of another site send such a
+request. The security policy allows the page only its own script. Each connection serves one request. A forked child has
+no page.
 
-Rejected: a Tornado server, which would stop with its scheduler.
+Rejected: a Tornado server, which would not answer while its scheduler is blocked.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from .queries import QueryHandlers
 from .thread_server import ThreadServer
 
 MAX_REQUEST_BYTES = 16_384
-"""Size of head and body together."""
+"""Maximum size, in bytes, of a request's head and body together."""
 
 SOCKET_SECONDS = 10.0
-"""Time to receive a request, and to send a reply; browsers also connect and send nothing."""
+"""Maximum number of seconds to receive a request, and to send a reply. Some browsers connect but send no request."""
 
 REQUEST = re.compile(r"(GET|POST) (/[!-~]*) HTTP/1\.[01]")
 TEMPLATE = Path(__file__).with_name("web_page.html")
@@ -45,7 +46,7 @@ class PageRequest(NamedTuple):
     path: str
     token: str
     host: str
-    kind: str  # of its body
+    kind: str  # content type of the body
     body: bytes
 
 
@@ -59,7 +60,7 @@ class PageReply(NamedTuple):
 
 
 class Page(StopHandle):
-    """A served page, from ``serve()``; its ``url`` contains the token."""
+    """A served page, which ``serve()`` returns. Its ``url`` contains the token."""
 
     def __init__(self, listener: socket.socket, host: str, token: str) -> None:
         self._token = token
@@ -82,7 +83,7 @@ class Page(StopHandle):
             self._queries.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Answer one request; the connection is closed after it."""
+        """Answer one request. The caller then closes the connection."""
         with idle():
             text = read_request(connection, originals.monotonic() + SOCKET_SECONDS)
         if not text:
@@ -120,7 +121,7 @@ def error_reply(status: int, why: str) -> PageReply:
 
 
 def document() -> PageReply:
-    """Return the page itself; its policy allows only its own script."""
+    """Return the page itself. Its security policy allows only its own script."""
     nonce = secrets.token_urlsafe(16)
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
@@ -130,7 +131,7 @@ def document() -> PageReply:
 
 
 def is_trusted_host(host: str) -> bool:
-    """Return whether a Host field is a number or localhost: no DNS record can rebind these."""
+    """Return whether a Host field is an IP address or localhost, which no DNS record can rebind."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or bool(ipaddress.ip_address(name))
@@ -139,7 +140,7 @@ def is_trusted_host(host: str) -> bool:
 
 
 def read_request(connection: socket.socket, deadline: float) -> bytes:
-    """Return a request; empty if it is too large or the connection ends early. Raises: TimeoutError, OSError."""
+    """Receive a request. Returns: b"" if the request is too large or incomplete. Raises: OSError."""
     text = b""
     while (needed := bytes_missing(text)) > 0:
         if len(text) + needed > MAX_REQUEST_BYTES:
@@ -156,7 +157,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]{1,6}) *\r\n", re.IGNORECASE)
 
 
 def bytes_missing(text: bytes) -> int:
-    """Return the number of bytes that the request still lacks; 1 while its length is unknown."""
+    """Return the number of bytes that are missing from the request; 1 while the request's length is unknown."""
     head, end, body = text.partition(b"\r\n\r\n")
     if not end:
         return 1
@@ -165,7 +166,7 @@ def bytes_missing(text: bytes) -> int:
 
 
 def parse_request(text: bytes) -> PageRequest | None:
-    """Parse a request. Returns: None if it is malformed, or does not have exactly one Host."""
+    """Parse a request. Returns: None if it is malformed or does not have exactly one Host."""
     head, _, body = text.partition(b"\r\n\r\n")
     line, *rest = head.decode("latin-1").split("\r\n")
     found = REQUEST.fullmatch(line)
@@ -173,9 +174,8 @@ def parse_request(text: bytes) -> PageRequest | None:
     if found is None or [name for name, _ in fields].count("host") != 1:
         return None
     values = dict(fields)
-    path, _, query = found[2].partition(
-        "?"
-    )  # not urlsplit, which takes the part after // for a host, and may refuse it
+    # urlsplit() would parse the part after // as a host, and might raise ValueError.
+    path, _, query = found[2].partition("?")
     token = parse_qs(query).get("token", [""])[0]
     kind = values.get("content-type", "").partition(";")[0].strip().lower()
     return PageRequest(found[1], path, token, values["host"], kind, body)
@@ -198,15 +198,16 @@ def serialize(reply: PageReply) -> bytes:
 
 
 pages: list[Page] = []
-"""The pages of this process."""
+"""All pages of this process."""
 
 
 def serve(port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> Page:
-    """Serve a page that shows the dhagas of this process; open its ``url`` in a browser.
+    """Serve a page that shows the dhagas of this process. Open its ``url`` in a browser.
 
-    With the url, anyone can inspect the process and cancel dhagas, over plain HTTP: leave the page on the loopback, or
-    use an ssh tunnel. ``port``: 0 for a free one; ``host``: a number; ``token``: by default a fresh secret. ``stop()``
-    or the end of the process ends it; a forked child has no page.
+    Anyone who knows the URL can inspect the process and cancel dhagas, over plain HTTP. Leave the page on the loopback
+    interface, and reach it from other machines through an SSH tunnel. ``port``: 0 selects a free port. ``host``: an IP
+    address. ``token``: by default a fresh secret. ``stop()`` or the end of the process closes the page; a forked child
+    has no page.
     Parks: never. From: any thread. Raises: OSError, ValueError.
     """
     if token is None:
@@ -226,9 +227,9 @@ def serve(port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> P
 
 
 def after_fork_in_child() -> None:
-    """Leave the pages to the parent."""
+    """Close the child's copies of the pages. The parent's pages continue."""
     for page in pages:
-        page._server.abandon()
+        page._server.abandon_in_child()
     pages.clear()
 
 

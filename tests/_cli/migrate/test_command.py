@@ -144,6 +144,17 @@ def test_a_rewriting_prints_a_diff_and_changes_nothing(tree: Path, capsys: pytes
     assert f"{tree}/app/main.py:3: gevent.sleep is left: it is imported through another module" in err
 
 
+def test_a_file_to_which_several_paths_lead_is_one(
+    tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from gevent.lock import RLock\nclass A:\n    def __init__(self):\n        self.lock = RLock()\n"
+    (tree / "app" / "lock.py").write_text(f"{text}    def f(self, a):\n        with a.lock:\n            pass\n")
+    monkeypatch.chdir(tree)
+    once = run(capsys, "--rewrite", ".")
+    assert "+from dhaga.threading import RLock\n" in once[1]
+    assert run(capsys, "--rewrite", ".", "app", tree, "app/lock.py", "./app/lock.py") == once
+
+
 def test_the_diff_can_be_applied(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("patch") is None:
         pytest.skip("there is no patch")

@@ -31,6 +31,13 @@ def test_each_line_tells_the_place_the_use_and_its_counterpart() -> None:
     ]
 
 
+def test_the_summary_counts_the_files_of_options_and_imports_together() -> None:
+    assert report('import gevent\nworker_class = "gevent"\n').summary() == (
+        "files read: 1; uses, in files: gevent 2 in 1"
+    )
+    assert report('worker_class = "gevent"\n').summary() == "files read: 1; uses, in files: gevent 1 in 1"
+
+
 def test_the_way_names_what_as_lacks() -> None:
     lines = list(report("import gevent.ares\nimport eventlet\n").route())
     assert lines == [

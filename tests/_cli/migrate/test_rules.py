@@ -145,6 +145,12 @@ CHANGED = {
         "q.put(1)\np.put(2)\ntry:\n    q.get(), p.get(), q.get_nowait()\nexcept Empty as error:\n"
         "    print(type(error) is queue.Empty)\n",
     ),
+    "locks with a timeout": (
+        "from gevent.lock import Semaphore\n\nlock = Semaphore(0)\n"
+        "print(lock.acquire(timeout=0.001), lock.acquire(True, 0), lock.acquire(False))\n",
+        "from dhaga.threading import Semaphore\n\nlock = Semaphore(0)\n"
+        "print(lock.acquire(timeout=0.001), lock.acquire(True, 0), lock.acquire(False))\n",
+    ),
     "a queue by another name": (
         "from gevent.queue import JoinableQueue\n\nq = JoinableQueue()\nq.put(1)\n"
         "print(q.get())\nq.task_done()\nq.join()\n",
@@ -192,6 +198,9 @@ def test_the_programs_print_the_same_before_and_after(tmp_path: Path) -> None:
 
 LEFT = {
     "import gevent\ngevent.sleep(1, ref=False)\n": "it is called with arguments that only gevent has",
+    "import gevent\ngevent.sleep(-1)\n": "its seconds may be negative",
+    "import gevent\ngevent.sleep(seconds=due - now)\n": "its seconds may be negative",
+    "import gevent\ngevent.spawn_later(due - now, f)\n": "its seconds may be negative",
     "from gevent import monkey\nmonkey.patch_all(thread=False)\n": "it patches only some modules",
     "import eventlet\neventlet.monkey_patch()\neventlet.GreenPool()\n": "eventlet's is_monkey_patched needs it",
     "from gevent import socket\nredis.socket = socket\n": "the module is passed on, or its names are computed",
@@ -226,7 +235,8 @@ LEFT = {
     "import gevent\nwith gevent.Timeout(1) as t:\n    f()\n": "its object is used",
     "import gevent\nt = gevent.Timeout(1)\n": "it is not a with block, as dhaga.Timeout must be",
     "import gevent\nwith gevent.Timeout(1, late):\n    f()\n": "its second argument may not be an error",
-    "import gevent\nwith gevent.Timeout(-1, False):\n    f()\n": "its seconds are negative",
+    "import gevent\nwith gevent.Timeout(-1, False):\n    f()\n": "its seconds may be negative",
+    "import gevent\nwith gevent.Timeout(due - now, False):\n    f()\n": "its seconds may be negative",
     "import gevent\nwith gevent.Timeout(1, False):\n  try:\n    f()\n  finally:\n    g()\n": "the block has a try",
     "import gevent\nwith gevent.Timeout(1,  # soon\n    False):\n    f()\n": "there is a comment among its arguments",
     "import gevent\nwith gevent.Timeout(*how):\n    f()\n": "its arguments are computed",
@@ -245,6 +255,29 @@ LEFT = {
     "import importlib\nimportlib.import_module('gevent')\n": "it is a text",
     "import gevent\ngevent.\\\n  sleep(1)\ngevent.getcurrent()\n": "its counterpart has another form",
 }
+
+UNLIKE = {
+    "lock.Semaphore": ("acquire(False, 0.1)", "acquire(blocking=False, timeout=1)", "acquire(timeout=wait)")
+    + ("acquire(*how)", "acquire(**how)", "acquire(timeout=-1)"),
+    "lock.RLock": ("acquire(timeout=None)",),
+    "queue.JoinableQueue": ("join(1)", "join(timeout=1)", "get(timeout=-1)", "put(1, True, due - now)"),
+}
+"""For each class of gevent, calls of its methods that have no equal in Dhaga's class."""
+
+
+@pytest.mark.parametrize(("name", "call"), [(name, call) for name, calls in UNLIKE.items() for call in calls])
+def test_an_object_is_left_if_a_call_has_arguments_with_another_meaning(name: str, call: str) -> None:
+    module, _, kind = name.partition(".")
+    text = f"from gevent.{module} import {kind}\nit = {kind}()\nit.{call}\n"
+    assert rewritten(text) == text
+    assert reasons(text) == ["it is passed on, or used otherwise, at line 3"]
+
+
+@pytest.mark.parametrize("use", ["print(it.join())", "atexit.register(it.join)", "atexit.register(it.release)"])
+def test_an_object_is_left_if_the_result_or_the_arguments_of_a_method_are_unknown(use: str) -> None:
+    kind = "Semaphore" if "release" in use else "JoinableQueue"
+    text = f"from gevent.{'lock' if 'release' in use else 'queue'} import {kind}\nit = {kind}()\n{use}\n"
+    assert rewritten(text) == text
 
 
 @pytest.mark.parametrize("text", LEFT)
