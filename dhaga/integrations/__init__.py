@@ -1,1 +1,1 @@
-"""Dhaga for other packages: one module per package, imported only by its users."""
+"""Support for other packages, one module for each. A module is imported only where its package is used."""

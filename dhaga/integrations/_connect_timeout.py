@@ -1,8 +1,9 @@
-"""libpq's ``connect_timeout`` for psycopg2: libpq applies it only where it waits itself, so here the callback does.
+"""Applies libpq's option ``connect_timeout`` in psycopg2's wait callback. libpq itself applies it only to waits in C.
 
-It holds for each address of each host, like libpq's own: an address that is silent for so long is given up, and the
-connection is made anew with the addresses that follow it. Until then libpq chooses among the hosts.
-Difference: a further pass over the hosts (``target_session_attrs=prefer-standby``) begins with those that follow.
+As in libpq, the limit applies to each address of each host. libpq tries the addresses until one is silent for longer
+than the limit. Then this module opens a new connection to the addresses that follow. Difference: after a silent
+address, libpq's second pass over the hosts (``target_session_attrs=prefer-standby``) begins at the next address, not at
+the first.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from psycopg2 import OperationalError, extensions
 from ..socket import getaddrinfo
 
 LEAST_SECONDS = 0 if extensions.libpq_version() >= 170000 else 2
-"""Before version 17, libpq raises a shorter limit to this."""
+"""The shortest limit in seconds. Before version 17, libpq raises shorter limits to 2 s."""
 
 
 class Address(NamedTuple):
-    """One place to connect to. ``address`` is empty for a Unix socket, whose folder is the host."""
+    """A place to connect to. For a Unix socket, ``host`` is its folder, and ``address`` is empty."""
 
     host: str
     address: str
@@ -29,7 +30,7 @@ class Address(NamedTuple):
 
 
 class ConnectTimeout(OperationalError):  # type: ignore[misc]
-    """A server has been silent for ``connect_timeout``. ``rest``: makes the addresses that libpq has not tried."""
+    """Raised when a server is silent for too long. ``rest()`` returns the addresses that libpq has not tried."""
 
     def __init__(self, message: str, rest: Callable[[], list[Address]]) -> None:
         super().__init__(message)
@@ -37,7 +38,7 @@ class ConnectTimeout(OperationalError):  # type: ignore[misc]
 
 
 class ConnectLimit:
-    """The limit of one connection under way: it starts anew at each address."""
+    """The time limit of a connection that is being opened. The limit starts anew at each address."""
 
     def __init__(self, connection: Any, clock: Callable[[], float]) -> None:
         self.connection = connection
@@ -48,12 +49,12 @@ class ConnectLimit:
         self.deadline = 0.0
 
     def left(self) -> float | None:
-        """Return the seconds left for the present address; None without a limit."""
+        """Return the seconds left for the current address, or None if there is no limit."""
         if self.seconds is None:
             return None
         info = self.connection.info
         seen = self.sockets.setdefault((info.host, info.port), set())
-        # Each address has a socket of its own, perhaps with the same number.
+        # libpq opens a new socket for each address, perhaps with the same fd number.
         if (inode := os.fstat(self.connection.fileno()).st_ino) not in seen:
             seen.add(inode)
             self.deadline = self.clock() + self.seconds
@@ -72,7 +73,7 @@ class ConnectLimit:
 
 
 def limit_of(option: str) -> int | None:
-    """Return the seconds that an option means; None: no limit. Raises: OperationalError, as libpq's own."""
+    """Return the limit in seconds for an option's value, or None. Raises: OperationalError with libpq's message."""
     try:
         seconds = int(option)
     except ValueError:
@@ -82,7 +83,7 @@ def limit_of(option: str) -> int | None:
 
 
 def peer_of(fd: int) -> str:
-    """Return the address to which a socket is connected; empty before that, and for a Unix socket."""
+    """Return the remote IP address of a socket. For a Unix socket, return ``/``, ``0`` or an empty text."""
     try:
         with standard.socket(fileno=os.dup(fd)) as sock:
             return str(sock.getpeername()[0])
@@ -91,12 +92,12 @@ def peer_of(fd: int) -> str:
 
 
 def is_folder(host: str) -> bool:
-    """Return whether a host is the folder of a Unix socket, or an abstract one."""
+    """Return whether a host is a Unix socket's folder or abstract name. An empty host means libpq's default folder."""
     return not host or host[0] in "/@"
 
 
 def addresses(options: dict[str, str]) -> Iterator[Address]:
-    """Yield the places of a connection string in order. Parks: while names are looked up, like libpq before it."""
+    """Yield the places of a connection string in libpq's order. Parks: while names are looked up."""
     hosts, numbers, ports = (options.get(name, "").split(",") for name in ("host", "hostaddr", "port"))
     count = max(len(hosts), len(numbers))
     for index in range(count):
@@ -110,7 +111,10 @@ def addresses(options: dict[str, str]) -> Iterator[Address]:
 
 
 def after(places: list[Address], host: str, port: str, peer: str, tried: int) -> list[Address]:
-    """Return the places that follow the present one: the host's one of this peer, else as many as were tried."""
+    """Return the places that follow the current one.
+
+    The current place is the host's place with the address ``peer``, or else the host's place number ``tried``.
+    """
     same = [
         index for index, place in enumerate(places)
         if (place.host or place.address) == host and (place.port or port) == port
@@ -121,7 +125,7 @@ def after(places: list[Address], host: str, port: str, peer: str, tried: int) ->
 
 
 def connect_to_rest(connect: Callable[[str], Any], dsn: str) -> Any:
-    """Return ``connect(dsn)``, with the addresses that follow each silent one. Raises: OperationalError of them all."""
+    """Return ``connect(dsn)``. After a silent address, try the next ones. Raises: OperationalError with all errors."""
     errors = ""
     while True:
         try:

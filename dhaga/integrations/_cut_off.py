@@ -1,7 +1,8 @@
-"""Wait for the answer to a C library's query, and cut its connection off when the wait ends without one.
+"""Waits for a server's answer to a C library's query. If the wait ends without an answer, the connection is cut off.
 
-A later query would take that answer for its own, and some libraries wait in C until the server has confirmed the
-cancel of a query. After the cut, each call of the library ends at once, with its own error for a lost server.
+Without the cut-off, a later query would read the late answer as its own, and some libraries would wait in C until the
+server confirms the cancel of a query. After the cut-off, each call fails at once with the library's error for a lost
+server.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from ..select import POLLIN, poll
 
 
 def cut_off(fd: int) -> None:
-    """Shut a connection down in both directions; the library still owns its fd."""
-    with standard.socket(fileno=os.dup(fd)) as sock, suppress(OSError):  # it has ended already
+    """Shut a connection down in both directions. The library still owns the fd."""
+    with standard.socket(fileno=os.dup(fd)) as sock, suppress(OSError):  # the connection has already ended
         sock.shutdown(standard.SHUT_RDWR)
 
 
 def answers(fd: int, timeout: float | None) -> bool:
-    """Return whether the server answers in time; if not, the connection is cut off, like on a cancel.
+    """Return whether the server answers in time. On a timeout or an error, such as a cancel, cut the connection off.
 
     Parks: until the first byte of the answer (``poll``).
     """

@@ -1,7 +1,7 @@
-"""The methods of a C driver's classes that an integration replaces, and those of them that run in an OS thread.
+"""Replaces methods of a C driver's classes, for example with wrappers that call the replaced method in an OS thread.
 
-A call in an OS thread uses the connection, so a cancel of its caller waits for the end of the call; a connect uses
-nothing that others have, and ends for its caller at once.
+A cancelled caller waits for the end of its call in the OS thread, because the call uses the connection. A cancelled
+connect is an exception: its caller continues at once, because no other code has the connection yet.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Method = Callable[..., Any]
 
 
 class Methods:
-    """Methods by class and name, and the attributes that they have replaced since ``install``; None: inherited."""
+    """Replacement methods, by class and name. ``former``: the replaced attributes; None for an inherited method."""
 
     def __init__(self, methods: Mapping[tuple[type, str], Method]) -> None:
         self.methods = methods
         self.former: dict[tuple[type, str], Any] = {}
 
     def install(self) -> None:
-        """Replace the methods; no-op the second time."""
+        """Replace the methods, unless they are already replaced."""
         if not self.former:
             for (owner, name), method in self.methods.items():
                 self.former[owner, name] = vars(owner).get(name)
@@ -41,7 +41,7 @@ class Methods:
 
 
 def connect_by(standard_init: Method, connection: Any, *args: Any, **options: Any) -> None:
-    """Connect by a driver's ``__init__``, and note the read timeout. Parks: until then (``offload``)."""
+    """Connect with a driver's ``__init__``, and store the read timeout. Parks: while connecting (``offload``)."""
     connection._dhaga_read_timeout = options.get("read_timeout") or None
     if parking_waiter() is None:
         standard_init(connection, *args, **options)
@@ -50,7 +50,7 @@ def connect_by(standard_init: Method, connection: Any, *args: Any, **options: An
 
 
 def offloaded(method: Method) -> Method:
-    """Return a method that runs in an OS thread while its caller, a dhaga, is parked."""
+    """Return a method that runs in an OS thread while its caller is parked, or directly if the caller cannot park."""
 
     @wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:

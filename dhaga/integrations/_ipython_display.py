@@ -1,8 +1,9 @@
-"""Dhaga in IPython: ``%dhaga``, and dhagas and scopes as tables in a notebook.
+"""Displays for IPython: the command ``%dhaga``, and HTML tables of dhagas and scopes in a notebook.
 
-All texts come from programs, so that each is escaped. A table is a list of rows of cells; the first row is its head.
-Rejected: ``_repr_html_`` on ``Dhaga`` and ``Scope``, as the kernel and scopes import nothing of the debugging tools
-that write the tables. Without the extension their repr names the state and the wait in a line.
+All texts come from programs, so each is escaped. A table is a list of rows of cells; the first row is the head.
+Rejected: ``_repr_html_`` methods of ``Dhaga`` and ``Scope``. The modules of these classes must not import the debugging
+tools that write the tables. Without the extension, IPython shows the repr: one line with a dhaga's state and wait, or
+with a scope's state and number of children.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ Row = Sequence[str]
 
 HEAD = ("name", "state", "cpu", "waited", "reason", "on", "scheduler")
 MOST_CHILDREN = 50
-"""Children of a scope that are shown."""
+"""Maximum number of a scope's children that are shown."""
 
 
 class Overview:
-    """The value of ``%dhaga``: a headline, deadlocks, and rows, as text and as HTML."""
+    """The value of ``%dhaga``, as text and as HTML: a headline, deadlocks, and a table of dhagas."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         circles = [f"deadlock: {' waits for '.join([*circle, circle[0]])}" for circle in answer["cycles"]]
@@ -53,14 +54,14 @@ def cells(row: Mapping[str, Any], measured: bool) -> Row:
 
 
 def aligned(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the lines of a table as text."""
+    """Yield the lines of a table as text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def html_table(rows: Sequence[Row]) -> str:
-    """Return a table as HTML, its texts escaped and to the left."""
+    """Return a table as HTML. Its texts are escaped and aligned to the left."""
     head, *others = rows
     lines = [tag_all("th", head), *(tag_all("td", row) for row in others)]
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
@@ -74,7 +75,7 @@ def tag_all(tag: str, row: Row) -> str:
 
 
 def html_of_dhaga(dhaga: Dhaga[Any]) -> str:
-    """Return a dhaga as a table of its name, state, wait and place."""
+    """Return an HTML table of a dhaga's name, state, wait, ident and scopes."""
     view = view_of(dhaga)
     wait = waits_for(view)
     fields = [("dhaga", view.name), ("state", view.state), ("waits for", wait), ("ident", str(view.ident))]
@@ -83,7 +84,7 @@ def html_of_dhaga(dhaga: Dhaga[Any]) -> str:
 
 
 def html_of_scope(scope: Scope) -> str:
-    """Return a scope as a line and a table of its children."""
+    """Return a scope as HTML: its repr, and a table of its children."""
     children = [view_of(child) for child in holders_of(scope) if isinstance(child, Dhaga)]
     rows = [[one_line(cell) for cell in (view.name, view.state, waits_for(view))] for view in children[:MOST_CHILDREN]]
     more = f"<div>and {len(children) - MOST_CHILDREN:,} more</div>" if len(children) > MOST_CHILDREN else ""
@@ -92,7 +93,7 @@ def html_of_scope(scope: Scope) -> str:
 
 
 def waits_for(view: DhagaView) -> str:
-    """Return what a dhaga waits for, and since when: ``lock.acquire on <Lock …> for 3.0 s``."""
+    """Return the reason, object and duration of a dhaga's wait: ``lock.acquire on <Lock …> for 3.0 s``."""
     if view.reason is None:
         return ""
     target = f" on {view.waits_on}" if view.waits_on else ""
@@ -103,15 +104,17 @@ def waits_for(view: DhagaView) -> str:
 
 MAGIC = "dhaga"
 FORMS = {Dhaga: html_of_dhaga, Scope: html_of_scope}
-"""Functions that return the HTML of an object, by its class."""
+"""For each class, the function that returns the HTML of an object of this class."""
 
 
 def show_in(shell: Any) -> None:
-    """Define ``%dhaga`` and the HTML of dhagas and scopes in a shell."""
+    """Register ``%dhaga``, and the HTML of dhagas and scopes, in a shell."""
     table = DhagaTable()
 
     def dhaga(line: str) -> Overview:
-        """Show all dhagas of this process; with a word only those that have it in name, state, reason or scheduler."""
+        """Show the dhagas of this process. With a word, show only dhagas with this word in name, state, reason or
+        scheduler.
+        """
         return Overview(table.table(filter=line.strip(), grouped=True))
 
     shell.register_magic_function(dhaga, "line", MAGIC)
@@ -120,7 +123,7 @@ def show_in(shell: Any) -> None:
 
 
 def remove_from(shell: Any) -> None:
-    """Remove them again."""
+    """Remove ``%dhaga``, and the HTML of dhagas and scopes, from a shell."""
     shell.magics_manager.magics["line"].pop(MAGIC, None)
     for kind in FORMS:
         shell.display_formatter.formatters["text/html"].pop(kind, None)

@@ -1,9 +1,11 @@
-"""The turns of SQLite's statements: one that runs long lets others run, between two steps of SQLite's virtual machine.
+"""Pauses of long SQLite statements: other dhagas run between two steps of SQLite's virtual machine.
 
-SQLite calls a progress handler there, in the OS thread of the statement: transactions and thread checks see no change.
-Rejected: an OS thread for each statement, whose functions and converters would run outside their dhaga, at 40 µs each.
-While a statement pauses, calls of others on its connection wait for its end, as SQLite's own lock makes threads wait.
-Rows that another dhaga already iterates over come without a wait: SQLite allows nested steps, but no nested pause.
+SQLite calls a progress handler between steps, in the statement's OS thread, so transactions and thread checks are not
+affected. Rejected: an OS thread for each statement, because it would cost 40 µs for each statement, and the program's
+SQL functions and converters would run outside their dhaga.
+While a statement pauses, other calls on the connection wait for the statement's end, as threads wait for SQLite's lock.
+No statement pauses on a connection that several OS threads may use: see ``_dhaga_new_handler`` in ``sqlite3.py``.
+A dhaga that already iterates over rows does not wait: SQLite allows nested steps, but no nested pauses.
 """
 
 from __future__ import annotations
@@ -24,20 +26,20 @@ from .._kernel.run.turn_budget import waiter_that_is_due, yield_uncancelled_if_d
 from .._kernel.wait.current import parking_waiter, running_waiter
 
 STEPS = 50_000
-"""Steps of the virtual machine between two calls of the handler, about 1 ms.
+"""Number of virtual machine steps between two calls of the handler. These steps take about 1 ms.
 
-More calls would cost statements nothing where one OS thread runs Python (0.3 µs each), but each takes the interpreter
-lock: beside another OS thread that computes, a call may wait for 5 ms.
+In a program with one OS thread, more frequent calls would be cheap: a call takes 0.3 µs. But each call acquires the
+interpreter lock. While another OS thread computes, a call may wait for 5 ms.
 """
 
 PAUSES = 0.001, 0.05
-"""First and longest pause, in seconds, between two looks at a connection whose statement pauses."""
+"""First and longest interval, in seconds, between two checks whether a statement still pauses."""
 
 T = TypeVar("T")
 
 
 class StatementTurns:
-    """The turns of one connection's statements.
+    """The pauses of one connection's statements.
 
     >>> StatementTurns()
     <StatementTurns: no statement pauses>
@@ -61,7 +63,7 @@ class StatementTurns:
     def run(self, call: Callable[[], T]) -> T:
         """Make a call that runs a statement. Parks: while another statement of the connection pauses (``sleep``).
 
-        Raises: as the call, and what a signal's handler raised meanwhile.
+        Raises: errors of the call, and an error that a signal handler raised during the call.
         """
         if self.pausing:
             self.wait()
@@ -76,20 +78,24 @@ class StatementTurns:
         error, self._error = self._error, None
         raise error
 
-    def wait(self) -> None:
-        """Wait until no statement pauses. Parks: until then; a plain OS thread waits for SQLite's lock in C."""
+    def wait(self, must_end: bool = False) -> None:
+        """Wait until no statement pauses. Parks: while a statement pauses (``sleep``).
+
+        Where parking cannot work, return at once: the call runs within the pause. Raises: with ``must_end``, ParkError
+        instead.
+        """
         for pause in backoff(*PAUSES):
-            if not self.pausing or parking_waiter() is None:
+            if not self.pausing or not (must_end or parking_waiter() is not None):
                 return
             sleep(pause)
 
     def _on_progress(self) -> bool:
-        """End the caller's turn if it is due. Returns: whether SQLite is to end the statement: never."""
-        # Without ``run`` the caller iterates over rows, perhaps while another statement pauses.
+        """End the caller's turn if the turn has taken too long. Returns: False, so that SQLite continues."""
+        # If no ``run`` is active, the caller iterates over rows, perhaps while another statement pauses.
         if not self._calls or self.pausing:
             return False
         me = waiter_that_is_due()
-        # Frame 1 is the generator that calls this, frame 2 the caller of SQLite.
+        # Frame 1 is the generator that calls this method, frame 2 is the code that calls SQLite.
         if me is not None and preemption.may_pause(me, sys._getframe(2)) and not native_callers.hold_lock():
             self.pausing = True
             try:
@@ -99,7 +105,10 @@ class StatementTurns:
         return False
 
     def _keep(self, error: BaseException) -> bool:
-        """Keep an error for ``run``, because C would drop it. Returns: whether SQLite is to end the statement."""
+        """Store an error for ``run``, because C would drop the error. Returns: whether SQLite must end the statement.
+
+        If no ``run`` is active, cancel the running dhaga with the error.
+        """
         me = running_waiter()
         if not self._calls and me is not None:
             me.cancel_with(error)
@@ -109,11 +118,11 @@ class StatementTurns:
 
 
 def error_proof(function: Callable[[], bool], on_error: Callable[[BaseException], bool]) -> Callable[[], bool]:
-    """Return a function of C that passes errors, also those raised at its entry, to ``on_error``.
+    """Return a function implemented in C that calls ``function`` and passes all its errors to ``on_error``.
 
-    A signal that came while C ran strikes at the first instruction of Python. A function has not entered its
-    ``try`` by then; a generator that continues is inside one. A second generator takes the calls that come while the
-    first one runs.
+    If a signal arrives while C code runs, Python calls the signal's handler at the first instruction of Python code. A
+    function has not yet entered its ``try`` block at this instruction, but a resumed generator is inside its block. A
+    second generator takes the calls that arrive while the first generator runs.
     """
     generators = [answers(function, on_error) for _ in range(2)]
     for each in generators:

@@ -1,9 +1,11 @@
 """ctypes in a patched program: C functions that take a thread's ident get the OS thread's ident instead of a dhaga's.
 
-C takes an ident for a ``pthread_t`` and dereferences it; a dhaga's ident is not an address. After ``install``,
-libraries return the functions of ``FUNCTIONS`` as instances of subclasses of their own classes, which translate the
-first argument. That covers calls through ctypes. It cannot cover idents that extension modules, or cffi, pass to C: to
-be valid there, an ident would have to be the address of a ``struct pthread``, which no public function of libc creates.
+C functions dereference an ident as a ``pthread_t``, but a dhaga's ident is not an address. After ``install``, a
+function that a library returns for a name in ``FUNCTIONS`` translates its first argument. For each such function,
+``getitem`` creates a subclass of the function's class, with one instance. Calls through ctypes are covered, but not
+idents that extension modules or cffi pass to C.
+Rejected: idents of dhagas that are valid in C. Such an ident would have to be the address of a ``struct pthread``,
+which no public function of libc creates.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _standard_getitem = ctypes.CDLL.__getitem__
 
 
 def install() -> None:
-    """Make libraries, loaded now or later, return translating functions; functions returned before stay."""
+    """Make all libraries return translating functions, also libraries that are loaded later. Functions that a library
+    has already returned are unchanged, except functions of ``ctypes.pythonapi``.
+    """
     ctypes.CDLL.__getitem__ = getitem  # type: ignore[method-assign]
     cached = vars(ctypes.pythonapi)
     for name in FUNCTIONS.keys() & cached.keys():
@@ -37,12 +41,15 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo ``install``. Functions returned meanwhile stay, and work for OS threads as before."""
+    """Undo ``install``. Functions that libraries have returned meanwhile remain usable."""
     ctypes.CDLL.__getitem__ = _standard_getitem  # type: ignore[method-assign]
 
 
 def getitem(self: ctypes.CDLL, name: Any) -> Any:
-    """Return a function of a library. Source: ``ctypes.CDLL.__getitem__``, which ``__getattr__`` also calls."""
+    """Return a function of a library; a function named in ``FUNCTIONS`` translates idents.
+
+    Source: ``ctypes.CDLL.__getitem__``, which ``__getattr__`` also calls.
+    """
     function = _standard_getitem(self, name)
     translate = FUNCTIONS.get(name)
     if translate is None:
@@ -59,7 +66,7 @@ def getitem(self: ctypes.CDLL, name: Any) -> Any:
 
 
 def ident_in(argument: Any) -> int | None:
-    """Return the ident of a dhaga in an argument, a number or a C integer; None if it is not a dhaga's."""
+    """Return the value of an int or a C integer if this value is a dhaga's ident; otherwise, return None."""
     value = getattr(argument, "value", argument)
     return value if isinstance(value, int) and is_dhaga_ident(value) else None
 
@@ -68,7 +75,7 @@ def ident_in(argument: Any) -> int | None:
 
 
 def call_for_os_thread(function: Function, thread: Any = None, *arguments: Any) -> Any:
-    """Call a function for the OS thread that runs the dhaga. Returns: ESRCH if the dhaga has ended."""
+    """Call a function for the OS thread that runs a dhaga. Returns: the function's result; ESRCH for an ended dhaga."""
     ident = ident_in(thread)
     if ident is None:
         return function(thread, *arguments)
@@ -79,7 +86,10 @@ def call_for_os_thread(function: Function, thread: Any = None, *arguments: Any) 
 
 
 def set_name(function: Function, thread: Any = None, *arguments: Any) -> Any:
-    """Do nothing for a dhaga: dhagas share their OS thread's name, and the main thread's is the process's name."""
+    """Set the name of an OS thread. Do nothing for a dhaga, which shares its OS thread with other dhagas.
+
+    A new name of the main thread would also rename the process.
+    """
     ident = ident_in(thread)
     if ident is None:
         return function(thread, *arguments)
@@ -90,10 +100,10 @@ def set_name(function: Function, thread: Any = None, *arguments: Any) -> Any:
 
 
 def set_async_exc(function: Function, thread: Any, error: Any) -> Any:
-    """Raise an error in a thread: in a dhaga or main code at its current or next park; NULL withdraws it.
+    """Raise an error in a thread; in a dhaga or main code, raise it at the current or next park. NULL withdraws errors.
 
-    Returns: the number of threads found. Source: ``PyThreadState_SetAsyncExc``; a park ends at once, whereas an OS
-    thread raises the error only after the C function in which it waits returns.
+    Returns: the number of threads found. Source: ``PyThreadState_SetAsyncExc``. Difference: a park ends at once. An OS
+    thread that waits in a C function raises the error only after the function has returned.
     """
     ident = getattr(thread, "value", thread)
     waiter = live_dhaga(ident) or live_main(ident)

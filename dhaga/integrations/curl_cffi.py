@@ -1,10 +1,11 @@
 """curl_cffi on dhagas: ``install()`` makes each transfer run in an OS thread while its caller is parked.
 
-libcurl waits in C for the whole transfer. curl_cffi has modes for the threads of gevent and eventlet that do the same,
-but only for requests without a stream; this holds for each ``Curl.perform``. A cancel or a ``Timeout`` waits for the
-end of the transfer: the handle is in that thread's hands: limit it with the request's own ``timeout``.
-``AsyncSession`` waits on its event loop, and needs no hook. Under ``dhaga.monkey.patch`` a post-import hook installs it
-as soon as curl_cffi is imported.
+In libcurl, a caller waits in C for the whole transfer. The modes of curl_cffi for gevent and eventlet also use OS
+threads, but only for requests without a stream. This module covers each call of ``Curl.perform``. After a cancel or a
+``Timeout``, the caller waits for the end of the transfer, because the OS thread uses the handle. Limit a transfer with
+the request's own ``timeout``.
+``AsyncSession`` waits on its event loop, and needs no replacement. In a patched program, a post-import hook calls
+``install()`` as soon as curl_cffi is imported.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .._workers.offload import OffloadPool
 __all__ = ["install", "uninstall"]
 
 TRANSFERS = 256
-"""Transfers at once; more wait. Each has an OS thread."""
+"""Maximum number of concurrent transfers, each of which needs an OS thread. Further transfers wait."""
 
 pool: OffloadPool = OffloadPool("curl", TRANSFERS)
 pool.awaited_at_exit = False
@@ -29,7 +30,7 @@ _standard_perform = Curl.perform
 
 
 def install() -> None:
-    """Make all handles of the process park. A plain OS thread blocks as before."""
+    """Make transfers of all handles park. Plain OS threads block as before."""
     Curl.perform = perform
 
 
@@ -40,7 +41,7 @@ def uninstall() -> None:
 
 @wraps(_standard_perform)
 def perform(self: Any, *args: Any, **options: Any) -> None:
-    """Perform a transfer. Parks: until its end (``offload curl``)."""
+    """Perform a transfer. Parks: until the transfer ends (``offload curl``)."""
     if parking_waiter() is None:
         _standard_perform(self, *args, **options)
     else:

@@ -1,16 +1,18 @@
 """gRPC on dhagas: ``install()`` makes grpcio's clients and servers wait in OS threads while their callers park.
 
-gRPC's core waits in C, for events of a completion queue. Three calls of ``cygrpc`` lead there: ``Channel``'s events
-(streams, futures, connectivity), a blocking call's ``next_event``, and a server's ``CompletionQueue.poll``. A thread of
-``pool`` makes each of these calls: one thread for each channel with streams or futures, for each server, and for each
-blocking call under way. The rest of grpcio is Python that waits with ``threading``, which parks where it is patched; so
-a server's handlers are dhagas. Cancelling a dhaga in a blocking call cancels the call.
+gRPC's core waits in C for events of a completion queue. Three kinds of calls to ``cygrpc`` wait: calls for a
+``Channel``'s events (streams, futures, connectivity), a blocking call's ``next_event``, and a server's
+``CompletionQueue.poll``. Threads of ``pool`` make these calls: one thread for each channel with streams or futures, for
+each server, and for each blocking call in progress. The rest of grpcio is Python code that waits with ``threading``,
+which parks if it is patched. So a server's handlers run in dhagas. A cancel of a dhaga in a blocking call also cancels
+the call.
 
-Under ``dhaga.monkey.patch`` a post-import hook installs this. Channels and servers made earlier still block. In an
-unpatched program use ``grpc.aio`` with ``dhaga.await_``.
+In a patched program, a post-import hook calls ``install()``. Channels and servers created before this call still block.
+In an unpatched program, use ``grpc.aio`` with ``dhaga.await_``.
 
-Rejected: grpcio's own support of gevent (``grpc.experimental.gevent``), which also needs a thread pool. There, an error
-that ends the wait of a blocking call (a timeout, a kill) frees its completion queue while a thread waits in it.
+Rejected: grpcio's own support of gevent (``grpc.experimental.gevent``), which also needs a thread pool. With that
+support, an error that ends the wait of a blocking call (a timeout, a kill) would free the completion queue while a
+thread waits in it.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from typing import Any
 from grpc._cython import cygrpc  # the base of grpcio's channels and servers; not public
 
 from .._kernel import hooks
-from .._kernel.api import Timeout, spawn
+from .._kernel.api import spawn
 from .._kernel.helper_threads import HelperThread
-from .._kernel.process.shutdown import EXIT_SECONDS
+from .._kernel.process.process_exit import EXIT_SECONDS
+from .._kernel.timeout import Timeout
 from .._kernel.wait.current import parking_waiter
 from .._kernel.weak_sets import members
 from .._structured.shield import shield
@@ -35,10 +38,13 @@ from .._workers.offload import OffloadPool
 __all__ = ["install", "uninstall"]
 
 MAX_THREADS = 4096
-"""Further blocking calls get their result late. Each of 1,000 waiting calls takes 64 KB; a future takes no thread."""
+"""Maximum number of OS threads. If all of them wait, further blocking calls get their results late.
+
+A waiting call takes 64 KB of memory (measured with 1,000 calls). A future takes no thread of its own.
+"""
 
 pool: OffloadPool = OffloadPool("grpc", MAX_THREADS)
-pool.awaited_at_exit = False  # as with grpcio's own threads: an open channel does not delay the program's exit
+pool.awaited_at_exit = False  # like grpcio's own threads, these threads do not delay the program's exit
 
 channels: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -47,12 +53,12 @@ former: dict[str, Any] = {}
 
 
 def in_thread(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the core in an OS thread (``offload grpc``); inline in a plain thread and on an event loop."""
+    """Call the core in an OS thread (``offload grpc``). In a plain thread or on an event loop, call it directly."""
     return function(*args) if parking_waiter() is None else pool.offload(function, *args)
 
 
 def shielded(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the core, shielded from cancels: the call may park for the lock of its channel."""
+    """Call the core, shielded from cancels, because the call may park for the channel's lock."""
     if parking_waiter() is None:
         return function(*args)
     with shield():
@@ -60,7 +66,7 @@ def shielded(function: Callable[..., Any], *args: Any) -> Any:
 
 
 class Call:
-    """A call under way. Replaces cygrpc's ``IntegratedCall`` and ``SegregatedCall``, which C creates."""
+    """A call in progress. It wraps cygrpc's ``IntegratedCall`` or ``SegregatedCall``, which C code creates."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -72,12 +78,12 @@ class Call:
         return shielded(self.call.cancel, *args)
 
     def next_event(self) -> Any:
-        """Return the next event. Parks: until there is one; an error that ends the park cancels the call."""
+        """Return the next event. Parks: until the event comes. An error that ends the park cancels the call."""
         if parking_waiter() is None:
             return self.call.next_event()
         waiter = spawn(
             pool.offload, self.call.next_event, daemon=True
-        )  # runs to its end, so that the core frees its memory
+        )  # this dhaga outlives a cancelled caller, because the core frees the call's memory only at the call's end
         try:
             return waiter.result()
         except BaseException:
@@ -105,21 +111,21 @@ class Channel(cygrpc.Channel):  # type: ignore[misc]  # untyped
 
 
 class CompletionQueue(cygrpc.CompletionQueue):  # type: ignore[misc]  # untyped
-    """The queue of a server, which waits for its events in an OS thread."""
+    """A server's completion queue that waits for its events in an OS thread."""
 
     def poll(self, *args: Any, **options: Any) -> Any:
         return in_thread(partial(super().poll, *args, **options))
 
 
 def close_channels() -> None:
-    """Close open channels at interpreter exit: grpcio's finalizers would wait for its threads for ever."""
+    """Close open channels at interpreter exit. Otherwise, finalizers would wait forever for grpcio's threads."""
     with suppress(TimeoutError), Timeout(EXIT_SECONDS):
         for channel in members(channels):
             channel.close(cygrpc.StatusCode.cancelled, "the program ends")
 
 
 def call_in_thread(callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-    """Run a credentials callback in a plain OS thread. From: any thread, the core's included."""
+    """Run a credentials callback in a plain OS thread. From: any thread, including the core's."""
     HelperThread("dhaga-grpc", callback, args).start()
 
 
@@ -138,7 +144,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo ``install``; channels and servers made meanwhile keep parking."""
+    """Undo ``install``. Channels and servers that were created meanwhile still park their callers."""
     while former:
         setattr(cygrpc, *former.popitem())
 

@@ -1,24 +1,28 @@
 """gunicorn's worker on dhagas: ``gunicorn -k dhaga.integrations.gunicorn.Worker``, or ``-k egg:dhaga#dhaga``.
 
-``-k dhaga`` works only under ``python -m dhaga -m gunicorn``: gunicorn looks up a bare name among its own workers.
-A worker patches itself before it loads the app (``DHAGA_PATCH=0``: it does not); the master stays unpatched. With
-``preload_app`` the master imports the app, before the patch: names that the app has bound are replaced where possible.
-Each connection is a dhaga, so that one process serves up to ``worker_connections`` slow requests at once. gunicorn's
-own ``AsyncWorker`` reads and answers requests: its settings, limits, hooks and access log all apply. This module does
-the rest: accepting, the wait for the next request, heartbeat, signals, the stop.
+``-k dhaga`` works only under ``python -m dhaga -m gunicorn``, because gunicorn looks up a bare name in its own table,
+and only a patched program adds this name (``_short_names``). A worker patches itself before it loads the app, unless
+``DHAGA_PATCH=0``. The master is patched only under ``python -m dhaga``, or after a restart with an early patch
+(``monkey/_early.py``). With ``preload_app``, an unpatched master imports the app before the worker's patch. The patch
+then replaces the names that the app has already bound, where possible. Each connection has a dhaga, so one process
+serves up to ``worker_connections`` slow requests at once. The class ``AsyncWorker`` of gunicorn reads and answers
+requests, so gunicorn's settings, limits, hooks and access log apply. This module does the rest: accepting, waiting for
+the next request, heartbeats, signals and stopping.
 
-The main code only sends heartbeats: it parks on gunicorn's own self-pipe ``PIPE``, into which gunicorn's signal
-handlers and ``wake_heartbeat`` write. (``_kernel.run.loop.WakeupPipe`` cannot replace them: the pipe and the handlers
-are gunicorn's.) Signal handlers that log or exit do so in a dhaga: no handler may switch.
+The main code only sends heartbeats. It parks on gunicorn's self-pipe ``PIPE``, to which gunicorn's signal handlers and
+``wake_heartbeat`` write. (``_kernel.run.loop.WakeupPipe`` cannot replace the pipe, because gunicorn creates the pipe
+and the handlers.) A signal handler must not switch to another dhaga, so a handler that logs or exits spawns a dhaga for
+this work.
 
-A connection is idle while ``timeout_ctx`` is entered. It is then in ``idle_deadlines``, in the order of the deadlines:
-all have the same keepalive. To end it, its receiving side is shut down: data already received is still answered. A stop
-closes the listeners, ends idle connections after a moment, and cancels the rest after ``graceful_timeout``. As with
+A connection is idle while ``timeout_ctx`` is entered. ``idle_deadlines`` then contains the connection's wait. The waits
+are in the order of their deadlines, because all connections have the same keepalive. To end a connection, the worker
+shuts down the socket's receiving side: requests already received are still answered. A stopping worker closes the
+listeners, ends idle connections after ``IDLE_GRACE_SECONDS``, and cancels the rest after ``graceful_timeout``. As with
 gunicorn's own asynchronous workers, there is no time limit for a body that stalls or trickles in, or for a client that
-reads nothing. gunicorn advises a proxy in front for that; ``python -m dhaga serve`` has ``http.limits``.
+reads nothing. Against such clients, gunicorn recommends a proxy; ``python -m dhaga serve`` has ``http.limits``.
 
-Rejected: the parser of ``http``, which refuses a little more. gunicorn's settings have their meaning in its own parser,
-the PROXY protocol and HTTP/2 included, and hooks and log formats read its request objects.
+Rejected: the parser of ``dhaga.http``, which refuses a few more requests. Only gunicorn's own parser applies gunicorn's
+settings, the PROXY protocol and HTTP/2. Hooks and log formats read that parser's request objects.
 """
 
 from __future__ import annotations
@@ -46,7 +50,8 @@ from .._kernel.originals import monotonic
 from .._kernel.process.current_scheduler import current_scheduler
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
-from .._kernel.run.scheduler import Scheduler, begin_new_work
+from .._kernel.run.new_work import begin_new_work, end_work
+from .._kernel.run.scheduler import Scheduler
 from .._kernel.run.turn_budget import yield_if_due
 from .._kernel.run.uncaught import PACKAGE_PREFIX
 from ..monkey import _doors, original
@@ -63,19 +68,22 @@ except ModuleNotFoundError as error:
     raise missing_extra("dhaga.integrations.gunicorn", "gunicorn", error) from None
 
 HEARTBEAT_SECONDS = 1.0
-"""Seconds between two heartbeats, as in gunicorn's own workers; ``timeout`` counts in seconds."""
+"""Number of seconds between two heartbeats, as in gunicorn's own workers, because ``timeout`` is in whole seconds."""
 
 IDLE_GRACE_SECONDS = 1.0
-"""Seconds for which a stopping worker still reads idle connections: it answers requests that are on their way, and a
-reload stays short.
+"""Number of seconds for which a stopping worker still reads idle connections, to answer requests that are on their way.
+A longer time would delay a reload.
 """
 
 JOIN_BYTES = 1 << 16
-"""Bodies up to this size are joined to the head (a copy of 2 µs), to wake the client's process once, not twice."""
+"""Maximum size, in bytes, of data that is sent together with the head. The copy takes 2 µs; the client wakes only once.
+"""
 
 
 OWN_PACKAGES = ("gunicorn",)
-"""Imported before the patch. Only its reloaders derive from a class that the patch replaces, from Thread."""
+"""Packages that may be imported before the patch. Of gunicorn's classes, only its reloaders derive from a class that
+the patch replaces.
+"""
 
 WAY_OUT = "`python -m dhaga -m gunicorn -k dhaga …` patches before its first line"
 
@@ -85,7 +93,7 @@ if _doors.program_of(sys.argv) == "gunicorn":  # the master, which has just read
 
 
 class KeepAliveWait:
-    """The wait of one connection for its next request, as a context manager entered for each."""
+    """A context manager around each wait of one connection for its next request."""
 
     __slots__ = ("client", "worker")
 
@@ -101,48 +109,57 @@ class KeepAliveWait:
         self.worker.idle_deadlines.pop(self, None)
 
     def end(self) -> None:
-        """Make the connection read end-of-file after the data already received, which is still answered."""
+        """Make the connection read end-of-file after the data already received. Requests in that data are answered."""
         self.worker.idle_deadlines.pop(self, None)
-        with contextlib.suppress(OSError):  # already disconnected
-            plain.shutdown(self.client, SHUT_RD)  # plain, on the fd: SSLSocket.shutdown would go on unencrypted
+        with contextlib.suppress(OSError):  # the client is already disconnected
+            plain.shutdown(self.client, SHUT_RD)  # SSLSocket.shutdown would continue the connection unencrypted
 
 
 class ResponseSocket:
-    """The client's socket during one response: the head is sent together with the beginning of the body.
+    """The client's socket during one response. The head is sent together with the beginning of the body.
 
-    That saves 9 µs of a request's 91. Interim responses (1xx) are sent at once, and so is the head before any other use
-    of the socket.
+    The joint send saves 9 µs of a request's 91 µs. Interim responses (1xx) are sent at once. Any other use of the
+    socket first sends the head. ``cut_off``: whether a send was cancelled, for example by a Timeout of the app.
     """
 
-    __slots__ = ("client", "head", "head_seen")
+    __slots__ = ("client", "cut_off", "head", "head_seen")
 
     def __init__(self, client: Any) -> None:
         self.client: Any = client
+        self.cut_off: bool = False
         self.head_seen: bool = False
         self.head: bytes = b""
 
     def sendall(self, data: bytes) -> None:
-        """Send, or keep the head until the next part. Parks: as a socket's ``sendall``."""
+        """Send data, but keep the head until the next part. Parks: like a socket's ``sendall``."""
         if not self.head_seen and not data.startswith(b"HTTP/1.1 1"):
             self.head_seen, self.head = True, data
         elif self.head and len(data) <= JOIN_BYTES:
             head, self.head = self.head, b""
-            self.client.sendall(head + data)
+            self.transmit(head + data)
         else:
             self.flush()
-            self.client.sendall(data)
+            self.transmit(data)
 
     def send(self, data: bytes) -> int:
-        """Send everything, as a blocking socket does, which WebSocket libraries rely on. Parks: as ``sendall``."""
+        """Send all data, like a blocking socket; WebSocket libraries rely on this. Parks: like ``sendall``."""
         self.flush()
-        self.client.sendall(data)
+        self.transmit(data)
         return len(data)
 
     def flush(self) -> None:
-        """Send a head that is still kept."""
+        """Send the head if it is still kept."""
         if self.head:
             head, self.head = self.head, b""
-            self.client.sendall(head)
+            self.transmit(head)
+
+    def transmit(self, data: bytes) -> None:
+        """Send data at once."""
+        try:
+            self.client.sendall(data)
+        except BaseException:
+            self.cut_off = True
+            raise
 
     def __getattr__(self, name: str) -> Any:
         self.flush()
@@ -150,7 +167,9 @@ class ResponseSocket:
 
 
 class BoundAddress:
-    """The address of a worker's listener, which gunicorn reads per connection; valid after the listener is closed."""
+    """The address of a worker's listener. gunicorn reads the address for each connection, even if the listener is
+    closed.
+    """
 
     __slots__ = ("name",)
 
@@ -163,13 +182,13 @@ class BoundAddress:
 
 
 class Worker(AsyncWorker):  # type: ignore[misc]
-    """A gunicorn process in which each connection is a dhaga. Source: gunicorn's ``Worker`` and ``AsyncWorker``."""
+    """A gunicorn process that serves each connection in a dhaga. Source: gunicorn's ``Worker`` and ``AsyncWorker``."""
 
     alive: bool
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
-        """Refuse settings that this worker cannot honour.
+        """Refuse settings that this worker cannot apply.
 
         Raises: RuntimeError, which gunicorn prints instead of starting.
         """
@@ -184,12 +203,12 @@ class Worker(AsyncWorker):  # type: ignore[misc]
     # ---- life
 
     def init_process(self) -> None:
-        """Start the worker after the fork; no scheduler may exist before. Parks: for the whole life of the worker."""
-        # The patch takes 0.2 s. A stop that comes meanwhile would call the master's handlers, and do nothing here.
+        """Start the worker after the fork. No scheduler may exist yet. Parks: until the worker ends."""
+        # The patch takes 0.2 s. A stop signal during the patch would call the master's handlers, and have no effect.
         pthread_sigmask(SIG_BLOCK, self.SIGNALS)
-        os.environ.update(self.cfg.env)  # as gunicorn does next; it may set DHAGA_PATCH
+        os.environ.update(self.cfg.env)  # gunicorn sets ``env`` only later, but it may contain DHAGA_PATCH
         error = _doors.patch_for_door(*OWN_PACKAGES)
-        if error is not None and self.age == 1:  # once, not in each worker
+        if error is not None and self.age == 1:  # only the first worker warns
             self.log.warning("%s", _doors.unpatched_line("gunicorn's worker", error, WAY_OUT))
         self.scheduler: Scheduler = current_scheduler()
         self.servers: list[TCPServer] = []
@@ -199,13 +218,13 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         super().init_process()
 
     def load_wsgi(self) -> None:
-        """Load the app. Raises: AppImportError for an ASGI app; gunicorn then exits."""
+        """Load the app. Raises: AppImportError for an ASGI app. gunicorn then exits."""
         super().load_wsgi()
         if is_asgi(self.wsgi):
             raise AppImportError(refusal(getattr(self.app, "app_uri", None) or repr(self.wsgi)))
 
     def run(self) -> None:
-        """Serve until stopped, then wait for current requests. Parks: between heartbeats (``select``)."""
+        """Serve connections until stopped, then wait for current requests. Parks: between heartbeats (``select``)."""
         cache_settings(self.cfg)
         patch_http2_selector()
         for listener in self.sockets:
@@ -217,7 +236,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         self.stop()
 
     def serve(self, listener: Any) -> TCPServer:
-        """Accept from one of gunicorn's listeners; all share the permits of ``worker_connections``."""
+        """Accept connections from one of gunicorn's listeners. All listeners share ``worker_connections`` permits."""
         server = TCPServer(
             partial(self.handle, BoundAddress(listener)),
             listener.sock,
@@ -232,7 +251,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         return server.start()
 
     def heartbeat(self) -> None:
-        """Notify the arbiter, and wait until the next heartbeat; a signal or ``wake_heartbeat`` ends the wait early."""
+        """Notify the arbiter, and wait for the next heartbeat. A signal or ``wake_heartbeat`` ends the wait early."""
         self.notify()
         if self.alive and self.ppid != os.getppid():
             self.log.info("Parent changed, shutting down: %s", self)
@@ -241,8 +260,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             os.read(self.PIPE[0], 4096)
 
     def wake_heartbeat(self) -> None:
-        """End the wait of ``heartbeat`` through its self-pipe."""
-        with contextlib.suppress(BlockingIOError):  # a full pipe also wakes it
+        """Write to the self-pipe, which ends the wait of ``heartbeat``."""
+        with contextlib.suppress(BlockingIOError):  # a full pipe also ends the wait
             os.write(self.PIPE[1], b".")
 
     def stop_accepting(self) -> None:
@@ -250,7 +269,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             server.close()
 
     def stop(self) -> None:
-        """Stop accepting and wait for the connections for ``graceful_timeout``, then cancel them."""
+        """Stop accepting, wait up to ``graceful_timeout`` for the connections to end, then cancel them."""
         self.stop_accepting()
         for listener in self.sockets:
             listener.close()
@@ -263,16 +282,18 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         server.stop(self.cfg.graceful_timeout)
         self.wake_heartbeat()
 
-    # ---- signals: a handler must not switch
+    # ---- signals: a handler must not switch to another dhaga
 
     def init_signals(self) -> None:
-        """Set gunicorn's handlers, SIGABRT's with the standard ``signal``: it must interrupt blocking code."""
+        """Set gunicorn's handlers. The standard ``signal`` sets the handler of SIGABRT, because this handler must
+        interrupt blocking code.
+        """
         super().init_signals()
         original("signal", "signal")(SIGABRT, self.handle_abort)
         pthread_sigmask(SIG_UNBLOCK, self.SIGNALS)
 
     def handle_quit(self, number: int, frame: FrameType | None) -> None:
-        """Exit now, in a dhaga: its SystemExit is raised in the main code at its park."""
+        """Exit at once, from a dhaga. The dhaga's SystemExit is raised in the parked main code."""
         if self.servers:
             self.alive = False
             self.scheduler.spawn(super().handle_quit, number, frame, name="quick stop", daemon=True)
@@ -280,14 +301,14 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             super().handle_quit(number, frame)
 
     def handle_usr1(self, number: int, frame: FrameType | None) -> None:
-        """Reopen the log files, in a dhaga: the signal may interrupt the writing of a line."""
+        """Reopen the log files, in a dhaga, because the signal may interrupt the writing of a line."""
         self.scheduler.spawn(super().handle_usr1, number, frame, name="log files", daemon=True)
 
     def handle_abort(self, number: int, frame: FrameType | None) -> None:
-        """Abort the request that has blocked the worker for ``timeout``, and stop.
+        """Abort the request that has blocked the worker for ``timeout``, and stop the worker.
 
-        The SystemExit raised at the interrupted line shows in the log where it blocked. Code of this package is not
-        interrupted; gunicorn then kills the process.
+        A SystemExit is raised at the interrupted line, so that the log shows where the request blocked. Code of Dhaga
+        is not interrupted; gunicorn then kills the process.
         """
         if self.servers and (not isinstance(getcurrent(), Dhaga) or is_dhaga_frame(frame)):
             self.alive = False
@@ -299,7 +320,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     @calls_out
     def handle(self, bound_address: BoundAddress, client: Any, address: Any) -> None:
-        """Serve a connection to its end."""
+        """Serve a connection until it ends."""
         if self.cfg.is_ssl:
             client.suppress_ragged_eofs = self.cfg.suppress_ragged_eofs
         me = getcurrent()
@@ -310,11 +331,11 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             del self.keep_alive_waits[me]
 
     def timeout_ctx(self) -> KeepAliveWait:
-        """Return the context manager around the wait of the caller's connection for a request."""
+        """Return the ``KeepAliveWait`` of the caller's connection. gunicorn enters it to wait for a request."""
         return self.keep_alive_waits[getcurrent()]
 
     def end_idle(self) -> None:
-        """End idle connections after ``keepalive`` seconds; all have the same timeout, so the oldest is the next."""
+        """End idle connections after ``keepalive`` seconds. All have the same timeout, so the oldest ends first."""
         while True:
             now = monotonic()
             while self.idle_deadlines and (oldest := next(iter(self.idle_deadlines.items())))[1] <= now:
@@ -322,7 +343,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             sleep(next(iter(self.idle_deadlines.values()), now + self.cfg.keepalive) - now)
 
     def end_idle_at_stop(self) -> None:
-        """End idle connections every ``IDLE_GRACE_SECONDS``, once the worker stops."""
+        """End idle connections every ``IDLE_GRACE_SECONDS`` while the worker stops."""
         while True:
             sleep(IDLE_GRACE_SECONDS)
             for wait in list(self.idle_deadlines):
@@ -330,8 +351,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     @calls_out
     def handle_request(self, name: Any, request: Any, client: Any, address: Any) -> Any:
-        """Answer a request. Raises: StopIteration if the connection ends with it."""
-        yield_if_due()  # with a client that pipelines endlessly, gunicorn's parser never waits
+        """Answer a request. Raises: StopIteration if the connection ends with this request."""
+        yield_if_due()  # needed because gunicorn's parser never waits for a client that pipelines endlessly
         begin_new_work()
         if self.nr + 1 >= self.max_requests:
             self.stop_accepting()
@@ -339,17 +360,21 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         before = copy_context()
         try:
             keep_alive = super().handle_request(name, request, response, address)
+            if response.cut_off:  # the client would read the next response as the rest of this one
+                raise StopIteration
         except StopIteration:
             response.flush()
-            if not self.alive:  # perhaps stopped by this request, the last of max_requests
+            if not self.alive:  # perhaps because this request was the last of max_requests
                 self.wake_heartbeat()
             raise
-        getcurrent().gr_context = before  # context variables set in a request must not reach the next
+        finally:
+            end_work()
+        getcurrent().gr_context = before  # context variables set in a request must not reach the next request
         response.flush()
         return keep_alive
 
     def handle_error(self, request: Any, client: Any, address: Any, error: BaseException) -> None:
-        """Answer and log an error; a cancel comes from a stop and ends the connection."""
+        """Answer and log an error. After a cancel, which a stop causes, only log the request that is cut off."""
         if not isinstance(error, Cancelled):
             super().handle_error(request, client, address, error)
         elif request is not None:
@@ -357,10 +382,10 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
 
 class WorkerSelector(selectors.SelectSelector):
-    """The standard selector, whose ``select`` parks."""
+    """The standard selector, but with a ``select`` that parks."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for the registered fds. Parks: until one is ready (``poll``)."""
+        """Wait for the registered fds. Parks: until an fd is ready (``poll``)."""
         waiting = poll()
         keys = list(self.get_map().values())
         for key in keys:
@@ -370,8 +395,8 @@ class WorkerSelector(selectors.SelectSelector):
 
 
 def patch_http2_selector() -> None:
-    """Make gunicorn's HTTP/2 wait for slow readers with a selector that parks."""
-    with contextlib.suppress(ImportError):  # HTTP/2 came with gunicorn 25
+    """Make gunicorn's HTTP/2 code wait for slow readers with a selector that parks."""
+    with contextlib.suppress(ImportError):  # HTTP/2 is new in gunicorn 25
         from gunicorn.http2 import connection
 
         connection.selectors = SimpleNamespace(DefaultSelector=WorkerSelector, EVENT_READ=EVENT_READ)
@@ -390,5 +415,5 @@ def add_log_handlers(log: Any) -> None:
 
 
 def cache_settings(settings: Any) -> None:
-    """Also store gunicorn's settings as plain attributes: a request reads 21, and each lookup would take 0.2 µs."""
+    """Also store gunicorn's settings as plain attributes. A request reads 21 of them; each lookup would take 0.2 µs."""
     vars(settings).update({name: setting.get() for name, setting in settings.settings.items()})

@@ -1,14 +1,14 @@
-"""``%load_ext dhaga``: the cells of a Jupyter notebook run in dhagas, so that they may park.
+"""The IPython extension: after ``%load_ext dhaga``, the cells of a Jupyter notebook run in dhagas and may park.
 
-ipykernel runs on an asyncio loop, and a cell without a top-level ``await`` is a callback there, where nothing can park.
-Two methods of the shell are replaced: ``should_run_async`` makes the kernel await each cell as if it had an ``await``,
-and ``run_code``, the innermost step, runs the cell's code in a dhaga of that loop, with ``run_in_dhaga``. So background
+ipykernel runs a cell without a top-level ``await`` in a callback of its asyncio loop, where nothing can park.
+Two methods of the shell are replaced. ``should_run_async`` makes the kernel await each cell, even without an ``await``.
+``run_code``, the innermost step, runs the cell's code in a dhaga of that loop, with ``run_in_dhaga``. So background
 dhagas run between cells, and while a cell is parked. Code with a top-level ``await`` stays a coroutine of the loop.
 
-SIGINT, the kernel's interrupt, raises KeyboardInterrupt in the cell: where it runs, or at its park (``CellInterrupt``).
-Plain IPython does not need this, since its loop does not run between prompts: a statement is main code, which parks.
+SIGINT, the kernel's interrupt, raises KeyboardInterrupt in the running or parked cell (``CellInterrupt``). IPython in a
+terminal does not need the extension: its loop runs only at prompts, so a statement is main code, which may park.
 
-Rejected: a ``loop_runner`` of our own, as the kernel awaits cells only if the runner is asyncio's own.
+Rejected: a ``loop_runner`` of our own. The kernel awaits cells only if the runner is asyncio's.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LOADED = (
 LOADED_IN_TERMINAL = "dhaga: statements can wait here without this extension. %dhaga shows all dhagas."
 
 REPLACED = ("should_run_async", "run_code")
-"""Methods of the shell that ``load`` replaces, only in the instance."""
+"""Methods that ``load`` replaces in the shell's instance, not in its class."""
 
 
 class CellRunner:
-    """Replaces two methods of one shell. ``awaits``: the kernel awaits this cell, due to ``should_run_async``."""
+    """Replaces two methods of a shell. ``awaits``: whether ``should_run_async`` has made the kernel await a cell."""
 
     def __init__(self, shell: Any) -> None:
         self.shell_should_run_async: Callable[..., bool] = shell.should_run_async
@@ -47,7 +47,7 @@ class CellRunner:
         self.interrupt: CellInterrupt = CellInterrupt()
 
     def should_run_async(self, raw_cell: str, **options: Any) -> bool:
-        """Return True for each cell of the kernel's loop; for a cell run by another cell, the shell's own answer."""
+        """Return True for a cell of the kernel's loop, or the shell's own answer for a cell that another cell runs."""
         if not on_running_loop():
             return self.shell_should_run_async(raw_cell, **options)
         self.awaits = True
@@ -57,7 +57,7 @@ class CellRunner:
     async def run_code(self, code: Any, result: Any = None, *, async_: bool = False) -> bool:
         """Run a part of a cell as the shell does, but in a dhaga if the part contains no ``await``."""
         part = self.shell_run_code(code, result, async_=async_)
-        # The kernel does not await the rest of the cell that loaded the extension.
+        # The kernel does not await the remaining parts of the cell that loaded the extension.
         if not self.awaits or not on_running_loop():
             return await part
         if async_:
@@ -71,10 +71,10 @@ class CellRunner:
 
 
 class CellInterrupt:
-    """Handler of SIGINT for one cell. It stays set between the parts of the cell, when other dhagas may run.
+    """The handler of SIGINT for one cell. It stays set between the parts of the cell, when other dhagas may run.
 
-    Before it awaits a cell, the kernel sets a handler that cancels the cell's task, and afterwards it restores the
-    previous one. ``cell`` is the dhaga that runs a part, ``kernel_handler`` the kernel's handler.
+    Before the kernel awaits a cell, it sets a handler that cancels the cell's task. Afterwards it restores the previous
+    handler. ``cell`` is the dhaga that runs a part of the cell, ``kernel_handler`` is the kernel's handler.
     """
 
     def __init__(self) -> None:
@@ -83,12 +83,12 @@ class CellInterrupt:
         self.kernel_handler: Any = None
 
     def arm(self) -> None:
-        """Start to handle SIGINT, if in the main thread: a subshell is not interrupted."""
+        """Set this handler of SIGINT in the main thread. In other threads, which run subshells, do nothing."""
         if self.kernel_handler is None and originals.get_ident() == originals.main_thread().ident:
             self.kernel_handler = signal.signal(signal.SIGINT, self)
 
     def disarm(self) -> None:
-        """Restore the kernel's handler of SIGINT, for a coroutine."""
+        """Restore the kernel's handler of SIGINT. That handler interrupts coroutines."""
         if self.kernel_handler is not None:
             signal.signal(signal.SIGINT, self.kernel_handler)
             self.kernel_handler = None
@@ -97,8 +97,8 @@ class CellInterrupt:
         me = getcurrent()
         if me is self.cell:
             raise KeyboardInterrupt
-        # Since the last SIGINT another dhaga has kept the cell from running. A KeyboardInterrupt would end the kernel's
-        # loop.
+        # The interrupted dhaga has kept the cell from running since the last SIGINT. A KeyboardInterrupt would end the
+        # kernel's loop.
         if self.interrupted and isinstance(me, Dhaga):
             raise Cancelled("the kernel was interrupted")
         self.interrupted = True
@@ -106,7 +106,10 @@ class CellInterrupt:
             self.cell.cancel_with(KeyboardInterrupt())
 
     def run(self, part: Coroutine[Any, Any, bool]) -> bool | None:
-        """Run a part of a cell in the calling dhaga. Returns: the shell's result; None if interrupted outside it."""
+        """Run a part of a cell in the calling dhaga.
+
+        Returns: the shell's result, or None after a KeyboardInterrupt that the shell has not handled.
+        """
         try:
             self.cell = current()
             if self.interrupted:
@@ -123,9 +126,10 @@ class CellInterrupt:
 
 
 def load(shell: Any) -> None:
-    """Run the shell's cells in dhagas, from the next one on, if it runs on an event loop, and say so.
+    """Make a shell run its next cells in dhagas if the shell runs on an event loop. Print a notice.
 
-    Define ``%dhaga``, and the HTML of dhagas and scopes. No-op if it is loaded. Parks: never. From: ``%load_ext``.
+    Register ``%dhaga``, and the HTML of dhagas and scopes. Do nothing if the extension is already loaded.
+    Parks: never. From: ``%load_ext``.
     """
     if not is_loaded(shell):
         runner = CellRunner(shell)
@@ -136,7 +140,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Run cells as before. Running dhagas continue."""
+    """Restore the shell's methods. Running dhagas continue."""
     if is_loaded(shell):
         for name in REPLACED:
             delattr(shell, name)

@@ -1,13 +1,14 @@
 """python-ldap on dhagas: ``install()`` makes its connections park where libldap would wait for an answer.
 
-Each request of python-ldap has two halves: it is sent, and ``result4`` waits for the answer. A dhaga asks libldap
-without waiting, and parks on the connection's descriptor until the server answers. What has no such halves runs in an
-OS thread while its caller is parked (``dhaga.offload``): the first request of a connection, which connects, and the
-calls whose names end in ``_s``, such as ``start_tls_s``. A cancel waits for the end of such a call, because that thread
-uses the connection. A request whose wait ends by a cancel or a timeout is abandoned; its connection can be used on.
-As in threads, the requests over one connection are served one after the other. Its lock is ours from ``install()`` on:
-a connection that was opened before belongs to one dhaga. Under ``dhaga.monkey.patch`` a post-import hook installs it
-as soon as ldap is imported.
+python-ldap first sends a request, and then waits for the answer with ``result4``. In a dhaga, ``result4`` is called
+without waiting, and the dhaga parks on the connection's fd until the server answers. Calls that cannot be split like
+this run in an OS thread while their caller is parked (``dhaga.offload``). These are the first request of a connection
+(it also connects), and functions whose names end in ``_s``, such as ``start_tls_s``. A cancelled caller waits for the
+end of such a call, because the thread uses the connection. If a cancel or a ``dhaga.Timeout`` ends the wait for an
+answer, the request is abandoned, and the connection remains usable.
+As with threads, the requests over one connection are served one after the other. The connection's lock parks only if
+the connection was created after ``install()``; only one dhaga at a time may use an older connection. In a patched
+program, a post-import hook calls ``install()`` as soon as ldap is imported.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _standard_lock = ldap.LDAPLockBaseClass
 
 
 def install() -> None:
-    """Make all connections of the process park. A plain OS thread blocks as before."""
+    """Make calls on all connections park. Plain OS threads block as before."""
     SimpleLDAPObject._ldap_call = call
     ldap.LDAPLockBaseClass = Lock
 
@@ -65,9 +66,11 @@ def call(self: Any, function: Any, *args: Any, **options: Any) -> Any:
 
 
 def wait_for_result(connection: Any, message: int, every: int = 1, timeout: float = -1, *more: Any) -> Any:
-    """Return the result of a request, or of any for ``ldap.RES_ANY``; ``timeout``: in seconds, negative: none.
+    """Return the result of the request ``message``. With ``ldap.RES_ANY`` as ``message``, return the next result of any
+    request.
 
-    Parks: until it is there (``poll``). Raises: ldap.TIMEOUT.
+    ``timeout`` is in seconds; a negative ``timeout`` means no limit. Parks: until the result comes (``poll``).
+    Raises: ldap.TIMEOUT.
     """
     clock = clock_here()
     deadline = clock() + timeout

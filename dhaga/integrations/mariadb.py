@@ -1,14 +1,15 @@
-"""MariaDB Connector/Python (``mariadb``) on dhagas: ``install()`` makes its connections park where it would wait in C.
+"""MariaDB Connector/Python (``mariadb``) on dhagas: ``install()`` makes connections park where they would wait in C.
 
-A query in the text protocol is sent, the dhaga parks until the server answers, and the answer is read. Commits,
-rollbacks and other commands of a connection do the same. What has no such halves runs in an OS thread while its caller
-is parked (``dhaga.offload``): the connect, ``ping``, ``reset``, ``change_user``, ``reconnect``, prepared and bulk
-statements, further results, and the sending of a long query. A cancel waits for the end of such a call, because its
-thread uses the connection; the connect is an exception. The rows of a result are read in C right after its first
-bytes: over a slow line a large result blocks.
-As in threads, only one dhaga at a time may use a connection (DB API, threadsafety 1). If the wait ends by a cancel or a
-timeout, the connection is cut off, because the next query would get this answer.
-Under ``dhaga.monkey.patch`` a post-import hook installs it as soon as mariadb is imported.
+A query in the text protocol is split: it is sent, the dhaga parks until the server answers, and the answer is read.
+Commits, rollbacks and other commands of a connection are split likewise. Calls that cannot be split run in an OS thread
+while their caller is parked (``dhaga.offload``). These are the connect, ``ping``, ``reset``, ``change_user``,
+``dump_debug_info``, ``reconnect``, prepared and bulk statements, reading further results, and sending a long query. A
+cancelled caller waits for the end of such a call, because the thread uses the connection. Only the caller of a connect
+does not wait after a cancel. The rows of a result are read in C right after the result's first bytes, so a large result
+over a slow line blocks the caller's OS thread.
+As with threads, only one dhaga at a time may use a connection (DB API, threadsafety 1). If a cancel or a timeout ends
+the wait for an answer, the connection is cut off, because the next query would get this answer.
+In a patched program, a post-import hook calls ``install()`` as soon as mariadb is imported.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from ._driver_methods import Method, Methods, connect_by, offloaded
 __all__ = ["install", "uninstall"]
 
 LONG_QUERY = 1 << 16
-"""Characters from which a query may not fit into the socket's buffer, so that sending it waits for the server."""
+"""A query of this length in characters, or more, may exceed the socket's buffer, so that sending waits for the server.
+"""
 
 _standard_init = Connection.__init__
 
 
 def install() -> None:
-    """Make all connections of the process park, open ones included. A plain OS thread blocks as before."""
+    """Make calls on all connections park, including open connections. Plain OS threads block as before."""
     replaced.install()
 
 
@@ -46,7 +48,7 @@ def uninstall() -> None:
 
 
 def connect(self: Any, *args: Any, **options: Any) -> None:
-    """Connect. Parks: until then (``offload``)."""
+    """Connect to the server. Parks: while connecting (``offload``)."""
     connect_by(_standard_init, self, *args, **options)
 
 
@@ -63,13 +65,13 @@ def read_result(self: Any) -> Any:
 
 
 def wait_for_answer(connection: Any) -> None:
-    """Wait for the first byte of an answer. Parks: until it comes, or the read timeout of the connection is over."""
+    """Wait for the first byte of an answer. Parks: until the byte comes, or the connection's read timeout expires."""
     if parking_waiter() is not None:
         answers(connection._get_socket(), getattr(connection, "_dhaga_read_timeout", None))
 
 
 def execute_text(self: Any, query: Any) -> Any:
-    """Send a query. Parks: while a long one is sent (``offload``)."""
+    """Send a query. Parks: while a long query is sent (``offload``)."""
     if len(query) < LONG_QUERY or parking_waiter() is None:
         return _mariadb.cursor._execute_text(self, query)
     return shared.finish(_mariadb.cursor._execute_text, self, query)

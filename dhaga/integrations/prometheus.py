@@ -1,15 +1,15 @@
-"""A collector for ``prometheus_client``: the figures of ``dhaga.debug.stats()``, read at each scrape.
+"""A collector for ``prometheus_client`` that exports the figures of ``dhaga.debug.stats()`` at each scrape.
 
-``pip install 'dhaga[prometheus]'``, then ``REGISTRY.register(Collector())``.
+To use it, run ``pip install 'dhaga[prometheus]'`` and call ``REGISTRY.register(Collector())``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from .._kernel.faces.extras import missing_extra
-from ..debug._stats import SchedulerStats, Stats, stats
+from ..debug._stats import SchedulerStats, stats
 
 try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -34,37 +34,39 @@ COUNTERS = {
 
 
 class Collector(Standard):
-    """Figures of every scheduler of this process, each under the label ``scheduler``.
+    """A collector of the figures of all schedulers of this process. The label ``scheduler`` names the scheduler.
 
-    ``dhaga_delay_seconds``, from wake to run, has samples only while a watchdog runs: ``dhaga.debug.watch()``.
+    Figures of schedulers with the same name are added up; ``dhaga_busy`` is their mean. For each name, Prometheus
+    accepts only one sample of a figure.
+    ``dhaga_delay_seconds``, the delay between a dhaga's wake and its next run, has samples only while a watchdog runs
+    (``dhaga.debug.watch()``).
     """
 
     def collect(self) -> Iterator[Metric]:
-        """Return the current figures. Parks: never. From: any thread."""
+        """Yield the current figures. Parks: never. From: any thread."""
         found = stats()
+        named = {name: list(group) for name, group in groupby(found.schedulers, key=lambda each: each.name)}
         for field, words in GAUGES.items():
             gauge = GaugeMetricFamily(f"dhaga_{field}", words, labels=["scheduler"])
-            for each in found.schedulers:
-                gauge.add_metric([each.name], getattr(each, field))
+            for name, group in named.items():
+                value = sum(getattr(each, field) for each in group)
+                gauge.add_metric([name], value / len(group) if field == "busy" else value)
             yield gauge
         for field, words in COUNTERS.items():
             counter = CounterMetricFamily(f"dhaga_{field}", words, labels=["scheduler"])
-            for each in found.schedulers:
-                counter.add_metric([each.name], getattr(each, field))
+            for name, group in named.items():
+                counter.add_metric([name], sum(getattr(each, field) for each in group))
             yield counter
-        yield delays_of(found)
+        histogram = HistogramMetricFamily("dhaga_delay_seconds", "Delay from wake to run", labels=["scheduler"])
+        for name, group in named.items():
+            if sampled := [each for each in group if each.delays]:
+                seconds = sum(each.delay_seconds for each in sampled)
+                histogram.add_metric([name], buckets_of(sampled, found.bounds), seconds)
+        yield histogram
 
 
-def delays_of(found: Stats) -> Metric:
-    """Return the histogram of the delays from wake to run."""
-    histogram = HistogramMetricFamily("dhaga_delay_seconds", "Delay from wake to run", labels=["scheduler"])
-    for each in found.schedulers:
-        if each.delays:
-            histogram.add_metric([each.name], buckets_of(each, found.bounds), each.delay_seconds)
-    return histogram
-
-
-def buckets_of(each: SchedulerStats, bounds: tuple[float, ...]) -> list[tuple[str, float]]:
-    """Return each bound with the cumulative count up to it."""
+def buckets_of(group: list[SchedulerStats], bounds: tuple[float, ...]) -> list[tuple[str, float]]:
+    """Return each bound with the number of delays up to this bound."""
     names = [*(f"{bound:g}" for bound in bounds), "+Inf"]
-    return list(zip(names, accumulate(map(float, each.delays)), strict=True))
+    counts = map(sum, zip(*(each.delays for each in group), strict=True))
+    return list(zip(names, accumulate(map(float, counts)), strict=True))

@@ -1,7 +1,7 @@
 """Blocking connections of psycopg (3) in a patched program: ``install()`` makes them wait with ``select``, not in C.
 
-psycopg itself does so only under gevent, the only patch of ``select`` that it recognises. In an unpatched program use
-``AsyncConnection`` with ``dhaga.await_``.
+With its C extension, psycopg itself waits with ``select`` only under gevent, because psycopg recognizes no other patch
+of ``select``. In an unpatched program, use ``AsyncConnection`` with ``dhaga.await_``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ former: list[Any] = []
 
 
 def install() -> None:
-    """Make all connections wait with ``waiting.wait_poll``, which parks where ``select`` is patched."""
+    """Make all connections wait with ``waiting.wait_poll``, which parks if ``select`` is patched."""
     if not former:
         former.append(waiting.wait)
         waiting.wait = waiting.wait_poll

@@ -1,10 +1,10 @@
 """pyOpenSSL on dhagas: ``install()`` makes its connections park where OpenSSL would wait in C.
 
-In an ``SSL.Connection`` over a ``dhaga.socket``, OpenSSL itself reads and writes the fd, without MSG_DONTWAIT. So the
-fd is made non-blocking for each operation; on WantReadError or WantWriteError the caller parks until the fd is ready,
-and repeats the operation. With a timeout on the socket, the program gets these errors, as in standard pyOpenSSL, and
-waits with ``select``, which parks. Connections without a socket, or over another one, are unchanged. After a cancelled
-write, a connection can only be closed. Under ``dhaga.monkey.patch`` a post-import hook installs this.
+In an ``SSL.Connection`` over a ``dhaga.socket``, OpenSSL itself reads and writes the fd, without MSG_DONTWAIT. So each
+operation makes the fd non-blocking. After WantReadError or WantWriteError, the operation parks until the fd is ready,
+and tries again. If the socket has a timeout, the program gets these errors, as in standard pyOpenSSL, and waits with
+``select``, which parks. Connections without a socket, or over another kind of socket, are unchanged. After a cancelled
+write, a connection can only be closed. In a patched program, a post-import hook calls ``install()``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..socket import socket
 
 __all__ = ["install", "uninstall"]
 
-MAX_WRITE = 1 << 30  # bytes; SSL_write takes a C int
+MAX_WRITE = 1 << 30  # in bytes; the length that SSL_write takes is a C int
 
 originals: dict[str, Callable[..., Any]] = {}
 """The methods of Connection that ``uninstall`` restores."""
 
 
 def install() -> None:
-    """Make all connections of the process park, existing ones included. A plain OS thread blocks as before."""
+    """Make calls on all connections park, including existing connections. Plain OS threads block as before."""
     if originals:
         return
     for name in ("do_handshake", "read", "recv", "recv_into", "renegotiate", "send", "shutdown", "write"):
@@ -49,8 +49,10 @@ def uninstall() -> None:
 
 
 def socket_that_parks(connection: Any) -> socket | None:
-    """Return the socket under a connection if its operations may park: a ``dhaga.socket`` without a timeout."""
-    # A connection looks up missing attributes on its socket, which has no public name.
+    """Return a connection's socket if it is a ``dhaga.socket`` without a timeout. Only operations on such a socket may
+    park.
+    """
+    # The socket has no public name, but a connection looks up missing attributes on its socket.
     sock = getattr(getattr(connection, "gettimeout", None), "__self__", None)
     return sock if isinstance(sock, socket) and sock.call_timeout_ is None else None
 
@@ -64,21 +66,21 @@ def parking(method: Callable[..., Any]) -> Callable[..., Any]:
         if sock is None:
             return method(self, *args, **options)
         while True:
-            call(plain.setblocking, sock, False)  # at each try, as connect() and settimeout() reset it
+            call(plain.setblocking, sock, False)  # at each try, because connect() and settimeout() reset the mode
             try:
                 return method(self, *args, **options)
             except (WantReadError, WantWriteError) as want:
                 wanted = want
             try:
                 call(wait_ready, sock, isinstance(wanted, WantReadError))
-            except BlockingIOError:  # SO_RCVTIMEO or SO_SNDTIMEO
+            except BlockingIOError:  # SO_RCVTIMEO or SO_SNDTIMEO has expired
                 raise wanted from None
 
     return repeat
 
 
 def sendall_by_parts(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a ``sendall`` made of ``send`` calls: the standard one, repeated, would send its first bytes twice."""
+    """Return a ``sendall`` that calls ``send`` repeatedly. Repeating the standard method would send bytes twice."""
 
     @wraps(method)
     def sendall(self: Any, buf: Any, flags: int = 0) -> Any:
@@ -95,7 +97,7 @@ def sendall_by_parts(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wait_ready(sock: socket, reads: bool) -> None:
-    """Park until the fd is readable or writable. Raises: OSError (EBADF) once it is closed."""
+    """Park until the fd is readable, or writable if ``reads`` is false. Raises: OSError (EBADF) if the fd is closed."""
     me = this_waiter()
     watcher: Any = sock.fd_watcher(me)
     if reads:
@@ -106,7 +108,7 @@ def wait_ready(sock: socket, reads: bool) -> None:
 
 
 def call(function: Callable[..., object], *args: Any) -> None:
-    """Call a function. Raises: SysCallError in place of EBADF, as pyOpenSSL's callers expect."""
+    """Call a function. Raises: SysCallError instead of OSError (EBADF), as pyOpenSSL's callers expect."""
     try:
         function(*args)
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Snowflake's connector on dhagas: ``install()`` makes each call of its core park where the core would wait.
+"""Snowflake's connector on dhagas: ``install()`` makes each call to its core park where the core would wait.
 
-From version 5 on, the connector's requests are made by a core in Rust, on threads of its own. A call in a dhaga takes
-the core's asynchronous form, by ``dhaga.await_``, so that a cancel or a ``Timeout`` also ends the request. Under
-``dhaga.monkey.patch`` a post-import hook installs it as soon as the bridge to that core is imported. Earlier versions
-wait in Python, and need no hook.
+Since version 5, a core written in Rust makes the connector's requests in threads of its own. A dhaga uses the
+asynchronous form of each call, with ``dhaga.await_``, so that a cancel or a ``Timeout`` also ends the request. In a
+patched program, a post-import hook calls ``install()`` as soon as the bridge to the core is imported. Earlier versions
+wait in Python code, and need no replacement.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 from snowflake.connector._internal.api_client.bridge import ProtoTransport
 
 from .._kernel.wait.current import parking_waiter
-from .._workers.offload import outside_call
+from .._workers.offloaded_call import outside_call
 from ..aio import await_
 
 __all__ = ["install", "uninstall"]
 
 LOCAL = ("_new", "_release", "_set_options", "_set_sql_query")
-"""Endings of calls that only change the core's memory. Finalizers make some of them: these must not park."""
+"""Endings of the names of calls that only change the core's memory. Finalizers make some of them, and must not park."""
 
 _standard_handle_message = ProtoTransport.handle_message
 
 
 def install() -> None:
-    """Make all connections of the process park, open ones included. A plain OS thread blocks as before."""
+    """Make calls on all connections park, including open connections. Plain OS threads block as before."""
     ProtoTransport.handle_message = handle_message
 
 
@@ -37,9 +37,9 @@ def uninstall() -> None:
 
 @wraps(_standard_handle_message)
 def handle_message(self: Any, api: str, method: str, message: bytes) -> Any:
-    """Make a call of the core. Parks: until its end (``await``), unless it is local."""
+    """Make a call to the core. Parks: until the call ends (``await``), unless it only changes the core's memory."""
     me = None if method.endswith(LOCAL) else parking_waiter()
     if me is None:
         return _standard_handle_message(self, api, method, message)
-    with outside_call(me):  # a virtual clock stands still: the core's threads take real time
+    with outside_call(me):  # keeps a virtual clock from jumping, because the core's threads take real time
         return await_(self.handle_message_async(api, method, message))

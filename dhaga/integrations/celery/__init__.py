@@ -1,4 +1,4 @@
-"""Celery's tasks on dhagas: ``worker_pool = "dhaga.integrations.celery:TaskPool"``."""
+"""A Celery pool that runs tasks in dhagas. The setting is ``worker_pool = "dhaga.integrations.celery:TaskPool"``."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from ._task_pool import TaskPool  # noqa: E402
 
 __all__ = ["TaskPool"]
 
-TaskPool.__module__ = __name__  # shown by Celery's ``inspect stats``; a pool is chosen by this name
+TaskPool.__module__ = __name__  # Celery's ``inspect stats`` then shows the name that users configure

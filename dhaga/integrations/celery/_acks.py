@@ -1,8 +1,8 @@
-"""Acknowledgements of messages: always sent in the consumer's thread, also while its loop does not run.
+"""Acknowledgements of Celery's messages: they are always sent in the consumer's thread, even if its loop does not run.
 
-The consumer's thread owns the broker's socket. While its loop runs, acknowledgements are queued to the loop; during the
-pool's stop the loop stands still below ``TaskPool.on_stop``, which then calls ``run_acks`` itself. An acknowledgement
-with listeners runs more code on that socket: so all of it is deferred to the loop (``DeferredAck``).
+The consumer's thread owns the broker's socket. While its loop runs, acknowledgements are queued to the loop. While the
+pool stops, the loop waits for ``TaskPool.on_stop``, which then calls ``run_acks`` itself. The listeners of an
+acknowledgement also use the socket, so an acknowledgement with listeners is deferred to the loop (``DeferredAck``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ ACKS = ("ack_log_error", "reject_log_error")
 
 
 class DeferredAck:
-    """An acknowledgement with listeners, run as a whole by the loop of the consumer's thread.
+    """An acknowledgement that has listeners, and runs entirely on the loop of the consumer's thread.
 
-    After a lost connection Celery restores the prefetch count step by step, in the acknowledging thread: it sends to
-    the broker and reads the reply from the socket that the consumer's thread also reads. In a task's thread, all tasks
-    of that thread would hang.
+    After a lost connection, Celery restores the prefetch count step by step in the acknowledging thread. This thread
+    sends to the broker, and reads the reply from the socket that the consumer's thread also reads. If a task's thread
+    did so, all tasks of that thread would hang.
     """
 
     def __init__(self, hub: Any, callback: Any) -> None:
@@ -33,7 +33,7 @@ class DeferredAck:
 
 
 class AckCall:
-    """The call of a DeferredAck, in the consumer's thread; ``is_ack`` recognises this class."""
+    """The call of a DeferredAck in the consumer's thread. ``is_ack`` recognizes this class."""
 
     def __init__(self, callback: Any) -> None:
         self.callback = callback
@@ -43,7 +43,7 @@ class AckCall:
 
 
 def defer_ack(request: Any, hub: Any) -> None:
-    """Defer a task's acknowledgement to the consumer's thread if it has listeners."""
+    """Defer a task's acknowledgement to the consumer's thread if the acknowledgement has listeners."""
     for name in ("_on_ack", "_on_reject"):
         callback = getattr(request, name, None)
         if any(getattr(callback, "listeners", ())):
@@ -53,8 +53,8 @@ def defer_ack(request: Any, hub: Any) -> None:
 def wake_hub(hub: Any) -> None:
     """Wake the loop of the consumer's thread from a signal handler.
 
-    A signal handler may request shutdown, but PEP 475 restarts the interrupted poll (up to 10 s where no timer is due),
-    and only a call from another thread wakes the loop. That thread is joined for 1 s at most: the handler may have
+    After a signal handler, Python restarts the interrupted poll (PEP 475), which may last 10 s if no timer is due. Only
+    a call from another thread wakes the loop. That thread is joined for at most 1 s, because the handler may have
     interrupted code that holds the loop's lock.
     """
     thread = HelperThread("dhaga-celery", hub.call_soon, (int,))
@@ -65,7 +65,8 @@ def wake_hub(hub: Any) -> None:
 def run_acks(hub: Any) -> None:
     """Fire due timers, such as heartbeats, and send acknowledgements. From: the consumer's thread.
 
-    No other due call runs: the transport's reader would give new tasks to a pool that no longer accepts any.
+    The hub's other due calls do not run: one of them may be the transport's reader, which would pass new tasks to a
+    pool that accepts none.
     """
     hub.fire_timers()
     while run_ready_acks(hub):
@@ -73,7 +74,7 @@ def run_acks(hub: Any) -> None:
 
 
 def run_ready_acks(hub: Any) -> bool:
-    """Run the acknowledgements that are ready. Returns: whether there were any: each may have queued another."""
+    """Run the acknowledgements that are ready. Returns: whether any has run, and may have queued others."""
     ran_any = False
     for callback in hub._pop_ready():
         if not is_ack(callback):

@@ -1,12 +1,13 @@
-"""Tasks that are coroutine functions (``async def``): the pool awaits them, on the loop of their scheduler.
+"""Tasks that are coroutine functions (``async def``): the pool awaits their coroutines on the scheduler's loop.
 
-Celery calls a task's function, and stores what it returns: a coroutine, which no result backend can encode (celery
-#6552). Here ``awaiting`` puts a function in front of it that awaits the coroutine in the task's dhaga. So limits,
-revokes, retries and results are those of any task; a limit or a revoke cancels the coroutine, and ends the task once
-that has ended. All tasks of an OS thread share a loop, and may share asynchronous clients.
+Celery calls a task's function and stores the returned value. No result backend can encode a coroutine (celery #6552).
+So ``awaiting`` replaces the task's function with one that awaits the coroutine in the task's dhaga. Limits, revokes,
+retries and results work as for any task. A limit or a revoke first cancels the coroutine, and ends the task when the
+coroutine has ended. All tasks of an OS thread share a loop, and may share asynchronous clients.
 
-Celery finds the request of a task by the greenlet that asks. A coroutine runs on the hub: ``owner`` names its dhaga.
-Where a task's function is called directly, as by another task, it returns its coroutine as ever.
+Celery looks up a task's request by the running greenlet. While a coroutine runs, this greenlet is the hub, so ``owner``
+stores the task's dhaga. A direct call of a task's function, for example by another task, returns the coroutine, as
+without Dhaga.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from ...aio import await_
 __all__ = ["await_coroutines"]
 
 owner: ContextVar[Any] = ContextVar("dhaga_celery_owner", default=None)
-"""The worker dhaga whose task the coroutine is, in its context and in those that are copied from it."""
+"""The worker dhaga that runs the current coroutine's task. Copies of the coroutine's context inherit this value."""
 
 
 def await_coroutines(app: Any) -> None:
-    """Replace the functions of an app's tasks that are coroutine functions. From: the start of a pool."""
+    """Replace the coroutine functions of an app's tasks. From: the start of a pool."""
     for task in app.tasks.values():
-        # Below Celery's wrapper for ``autoretry_for``, which has to see the coroutine's error.
+        # Replace the function inside Celery's wrapper for ``autoretry_for``: the wrapper must see a coroutine's error.
         name = "_orig_run" if hasattr(task, "_orig_run") else "run"
         function = getattr(task, name)
         if inspect.iscoroutinefunction(inspect.unwrap(function)) and not hasattr(function, "awaits"):
@@ -41,7 +42,7 @@ def await_coroutines(app: Any) -> None:
 
 
 def awaiting(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a task's function that awaits the coroutine, where the worker calls it."""
+    """Return the replacement of a task's function. A call by the worker awaits the function's coroutine."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -59,7 +60,7 @@ def awaiting(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def share_requests(stack: Any) -> None:
-    """Key a stack of requests by ``ident``; no-op with Celery's USE_FAST_LOCALS."""
+    """Make a stack of requests use ``ident`` for its keys. With Celery's USE_FAST_LOCALS, do nothing."""
     if hasattr(stack, "__ident_func__"):
         stack.__ident_func__ = ident
 

@@ -1,11 +1,13 @@
-"""The life of a task in the pool: from the consumer's thread to a worker dhaga, its time limits, its end.
+"""Jobs of Celery's pool. A job is a task that the consumer's thread gives to the pool, and that a worker dhaga runs.
 
-A job is queued -> accepted (Celery's request acknowledges it) -> running in a worker dhaga -> disarmed, when the task's
-own code has ended -> reported. Limits and revokes raise an error in the worker at its next park, or where preemption
-ends its turn, on its scheduler's thread. An error not delivered when the job is disarmed is withdrawn, so that it
-cannot hit the worker's next job.
-``ending`` is set once, by the first limit or revoke; it is raised again while the task swallows it.
-Threads: ``run`` and the limits on the worker's scheduler, ``terminate`` from any.
+At a limit, the hub raises an error in the task, and a new dhaga logs the limit, because a log handler may park.
+A job is queued -> accepted (Celery's request acknowledges it) -> running in a worker dhaga -> disarmed (the task's own
+code has ended) -> reported. A limit or a revoke raises an error in the worker at its next park, or where preemption
+ends the worker's turn. If the job is disarmed before the error is delivered, the error is withdrawn, so that it cannot
+hit the worker's next job.
+The first hard limit or revoke sets ``ending``, the error that ends the task. If the task swallows this error, the error
+is raised again.
+``run`` and the limits run in the worker's OS thread; ``terminate`` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ if TYPE_CHECKING:
 logger = get_logger("celery.pool")
 
 RERAISE_SECONDS = 1.0
-"""Pause before a swallowed end is raised again: time to clean up, but no task may loop past it."""
+"""Number of seconds before a swallowed ``JobEnded`` is raised again. A task may clean up during this time."""
 
 
 class JobEnded(Cancelled):
-    """Ends a task that was revoked or has reached its hard time limit."""
+    """Raised in a task that was revoked or has reached its hard time limit."""
 
     def __init__(self, reason: str, limit: float | None = None) -> None:
         super().__init__(reason)
@@ -44,7 +46,7 @@ class JobEnded(Cancelled):
 
 
 class Job(Future[None]):
-    """A task given to the pool; Celery's ``Request`` keeps a weak reference to it."""
+    """A task given to the pool. Celery's ``Request`` has a weak reference to its job."""
 
     context: Context
     call_args: tuple[Any, Any, Any]
@@ -55,20 +57,20 @@ class Job(Future[None]):
         self.number = number
         self.soft = soft
         self.hard = hard
-        self.callbacks = callbacks  # Celery's, by name
+        self.callbacks = callbacks  # Celery's callbacks by name
         self.title = ""
         self.task_id: str | None = None
         self.task_worker: PoolWorker | None = None
-        self.disarmed: bool = False  # limits and revokes no longer raise
+        self.disarmed: bool = False  # limits and revokes no longer raise errors
         self.ending: JobEnded | None = None
         self.raised: list[BaseException] = []
         self.timers: list[Any] = []
         self.was_queued = False
-        self.interrupted: bool = False  # an error was delivered to it
+        self.interrupted: bool = False  # an error was delivered to the task
 
     @property
     def request(self) -> Any:
-        """Celery's request for this task, or None for any other function."""
+        """Celery's request for this task, or None if the job is another function."""
         return getattr(self.callbacks.get("accept_callback"), "__self__", None)
 
     # ---- in the dhaga
@@ -103,7 +105,7 @@ class Job(Future[None]):
             self.pool.finish(self)
 
     def accept(self) -> bool:
-        """Call Celery's callback of acceptance. Returns: False if the task was revoked meanwhile."""
+        """Call Celery's callback for acceptance. Returns: False if the task must not run, such as after a revoke."""
         accept = self.callbacks.get("accept_callback")
         if accept is None:
             return True
@@ -111,9 +113,9 @@ class Job(Future[None]):
         try:
             if self.was_queued and request is not None and request.revoked():
                 return False
-            accept(self.number, monotonic())  # may terminate this job
+            accept(self.number, monotonic())  # the callback may terminate this job
         except Exception:
-            runs = bool(getattr(request, "acknowledged", False))  # the broker would not deliver it again
+            runs = bool(getattr(request, "acknowledged", False))  # the broker does not redeliver an acknowledged task
             logger.exception("accepting task %s failed; it is %s", self.title, "run" if runs else "left to the broker")
             return runs
         return self.ending is None
@@ -125,7 +127,7 @@ class Job(Future[None]):
             self.timers.append(loop.call_later(self.hard, self.reach_hard_limit))
 
     def disarm(self) -> None:
-        """Cancel the limits and withdraw errors not delivered yet: the task's own code has ended."""
+        """Cancel the limits and withdraw undelivered errors, because the task's own code has ended."""
         self.disarmed = True
         for timer in self.timers:
             timer.cancel()
@@ -141,7 +143,7 @@ class Job(Future[None]):
             self.raised.clear()
 
     def warn_if_late(self, seconds: float) -> None:
-        """Log a task that exceeded its limit because no error could reach it."""
+        """Log a task that exceeded its limit because no error could reach the task."""
         limit = self.hard or self.soft
         if limit and seconds > limit and not self.interrupted:
             logger.warning(
@@ -151,7 +153,7 @@ class Job(Future[None]):
             )  # fmt: skip
 
     def end_by(self, error: BaseException) -> None:
-        """Report a task that was ended, or that raised SystemExit or KeyboardInterrupt."""
+        """Report a task that a limit or revoke has ended, or that has raised SystemExit or KeyboardInterrupt."""
         if self.ending is not None:
             if self.ending.limit is not None:
                 self.report("timeout_callback", False, self.ending.limit)
@@ -161,8 +163,8 @@ class Job(Future[None]):
         elif isinstance(error, WorkerShutdown):
             state.should_stop = error.code
         elif isinstance(error, Cancelled):
-            # A stop of the pool. The broker still has the task, or the task is lost, as with any worker that is told
-            # not to wait.
+            # The pool stops without waiting. The broker delivers the task again only if it is not acknowledged yet, as
+            # with any worker of Celery.
             return
         try:
             raise WorkerLostError(f"task {self.title} raised {error!r}") from error
@@ -170,7 +172,7 @@ class Job(Future[None]):
             self.report("error_callback", ExceptionInfo())
 
     def report(self, name: str, *args: Any) -> None:
-        """Call one of Celery's callbacks; its error is logged, because no caller handles it."""
+        """Call one of Celery's callbacks. Log the callback's error, because no caller handles this error."""
         callback = self.callbacks.get(name)
         if callback is None:
             return
@@ -182,19 +184,23 @@ class Job(Future[None]):
     # ---- limits and ends
 
     def reach_soft_limit(self) -> None:
-        """Raise SoftTimeLimitExceeded in the task. From: the hub of its scheduler."""
+        """Raise SoftTimeLimitExceeded in the task. From: the hub of the task's scheduler."""
         if not self.disarmed:
-            self.report("timeout_callback", True, self.soft)
+            worker = self.task_worker
+            assert worker is not None
             self.raise_in_task(SoftTimeLimitExceeded(self.soft))
+            worker.scheduler.spawn(self.report, "timeout_callback", True, self.soft)
 
     def reach_hard_limit(self) -> None:
         if not self.disarmed and self.ending is None:
             self.begin_end(JobEnded("its hard time limit is over", self.hard))
 
     def terminate(self, signal: int | None = None) -> None:
-        """End the task at its park; SIGUSR1: raise SoftTimeLimitExceeded there. From: any thread."""
+        """Raise an error that ends the task at its current or next park. For SIGUSR1, only raise SoftTimeLimitExceeded.
+        From: any thread.
+        """
         worker = self._worker
-        if worker is None:  # not started (Celery checks again at the start), or ended
+        if worker is None:  # the task has ended or has not started; Celery checks for revokes again at the start
             return
         if signal == SIGUSR1:
             worker.scheduler.call(self.reach_soft_limit)
@@ -202,7 +208,7 @@ class Job(Future[None]):
             worker.scheduler.call(self.begin_end, JobEnded(f"revoked, signal {int(signal or SIGTERM)}"))
 
     def begin_end(self, ending: JobEnded) -> None:
-        """End the task. From: its scheduler's thread."""
+        """Set ``ending``, and raise it in the task if the task runs. From: the thread of the task's scheduler."""
         if self.disarmed or self.ending is not None:
             return
         self.ending = ending
@@ -210,19 +216,22 @@ class Job(Future[None]):
             self.raise_end()
 
     def raise_end(self) -> None:
-        """Raise the end at the task's park, and again while the task swallows it."""
+        """Raise ``ending`` where the task parks. If the task swallows this error, raise the error again later."""
         worker = self.task_worker
         if self.disarmed or worker is None:
             return
         assert self.ending is not None
-        if self.ending in self.raised and self.ending not in worker.pending_errors:
-            logger.warning(
-                "task %s has swallowed the error that ends it (%s): raised again", self.title, self.ending.reason
-            )
+        swallowed = self.ending in self.raised and self.ending not in worker.pending_errors
+        if swallowed:
             self.ending = JobEnded(str(self.ending.reason), self.ending.limit)
         if self.ending not in self.raised:
             self.raise_in_task(self.ending)
         self.timers.append(worker.scheduler.loop.call_later(RERAISE_SECONDS, self.raise_end))
+        if swallowed:
+            worker.scheduler.spawn(
+                logger.warning,
+                "task %s has swallowed the error that ends it (%s): raised again", self.title, self.ending.reason,
+            )  # fmt: skip
 
     def raise_in_task(self, error: BaseException) -> None:
         assert self.task_worker is not None

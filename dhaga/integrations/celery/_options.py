@@ -1,4 +1,4 @@
-"""The pool's settings, and Celery's settings that do not apply to it."""
+"""Settings of Celery's pool of dhagas, and warnings about Celery's settings that do not apply to this pool."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FOREIGN = {
     "max_memory_per_child": "worker_max_memory_per_child (--max-memory-per-child): there are no child processes",
     "allow_restart": "worker_pool_restarts: there are no child processes to restart, only modules are reloaded",
 }
-"""Options of Celery's prefork pool that have no effect here, by that pool's name for them."""
+"""Settings that have no effect on this pool. The keys are the names of the prefork pool's options."""
 
 
 class Options:
-    """The settings ``worker_dhaga_…``, validated. Raises: ImproperlyConfigured."""
+    """The validated settings ``worker_dhaga_…``. Raises: ImproperlyConfigured."""
 
     def __init__(self, conf: Mapping[str, Any], concurrency: int | None) -> None:
         self.threads: int = count(conf, "worker_dhaga_threads", 1)
@@ -60,7 +60,7 @@ def seconds(conf: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def refuse_unknown(conf: Mapping[str, Any]) -> None:
-    """Raises: ImproperlyConfigured for an unknown setting ``worker_dhaga_…``."""
+    """Check the names of settings. Raises: ImproperlyConfigured for an unknown setting ``worker_dhaga_…``."""
     known = ("worker_dhaga_threads", "worker_dhaga_blocking_results", "worker_dhaga_watch")
     for name in conf:
         if str(name).lower().startswith("worker_dhaga_") and str(name).lower() not in known:
@@ -68,7 +68,7 @@ def refuse_unknown(conf: Mapping[str, Any]) -> None:
 
 
 def warn_of_foreign(options: Mapping[str, Any], forking: bool) -> None:
-    """Log Celery's options that have no effect."""
+    """Log the options of Celery that have no effect on this pool."""
     for name, words in FOREIGN.items():
         if options.get(name):
             logger.warning("the pool of dhagas does not take %s", words)

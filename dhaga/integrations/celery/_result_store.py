@@ -1,8 +1,8 @@
-"""The result backend for tasks: storing a result parks, so that the other tasks of its OS thread keep running.
+"""Stores task results. The storing dhaga parks, so that the other tasks of its OS thread keep running.
 
-Over Redis the connections themselves park, for every call of a task to its backend, and concurrent results are
-pipelined (``_redis_batches``). Other backends store through an offload pool. Only storing is offloaded: a chord's
-counting and reading of results stay in the task's thread, because they depend on the current task.
+A Redis backend without TLS parks in every call, and pipelines concurrent results (``_redis_batches``). Other backends
+store results in an offload pool. Only storing is offloaded. Reading results and counting the results of a chord stay in
+the task's thread, because they depend on the current task.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ._jobs import Job, logger
 from ._redis_batches import CommandBatcher
 
 MAX_OFFLOADED = 16
-"""Concurrent stores in the offload pool; further tasks that store a result wait."""
+"""Maximum number of results that the offload pool stores at once. Further tasks that store a result wait."""
 
 
 class ResultStore:
-    """Replaces ``backend.store_result``."""
+    """The replacement of ``store_result`` of a backend."""
 
     def __init__(self, backend: Any, offload_pool: OffloadPool | None) -> None:
         self.store = backend.store_result
         self.offload_pool = offload_pool
 
     def __call__(self, task_id: str, result: Any, state: str, *args: Any, **kwargs: Any) -> Any:
-        """Store a result. Parks: until it is stored, unless that is within this process."""
+        """Store a result. Parks: until the result is stored, unless storing blocks or stays in this process."""
         job = getattr(getcurrent(), "_call_future", None)
         if isinstance(job, Job) and state in READY_STATES and not self.accept_result(job, task_id, state):
             return result
@@ -40,9 +40,9 @@ class ResultStore:
         return self.store(task_id, result, state, *args, **kwargs)
 
     def accept_result(self, job: Job, task_id: str, state: str) -> bool:
-        """Disarm the job: the task's own code has ended.
+        """Disarm the job, because the task's own code has ended.
 
-        Returns: False if the task was revoked, but continued.
+        Returns: False if the task was revoked but continued.
         """
         if job.task_id != task_id:
             return True
@@ -55,7 +55,7 @@ class ResultStore:
 
 
 def wrap_backend(app: Any, offload_pool: OffloadPool | None) -> None:
-    """Replace ``store_result`` of this OS thread's backend; Celery has one per thread, or one for all."""
+    """Replace ``store_result`` of this OS thread's backend, which may also be the backend of all other threads."""
     backend = app.backend
     if not isinstance(backend.__dict__.get("store_result"), ResultStore):
         parks = offload_pool is not None and not backend.thread_safe and use_parking_redis(backend)
@@ -63,9 +63,9 @@ def wrap_backend(app: Any, offload_pool: OffloadPool | None) -> None:
 
 
 def use_parking_redis(backend: Any) -> bool:
-    """Make a Redis backend park and pipeline, if it is without TLS and not connected yet. Returns: whether it does.
+    """Make a Redis backend park and pipeline its commands, if the backend has no TLS and is not yet connected.
 
-    Its pauses between retries also park.
+    The backend's pauses between retries also park. Returns: whether the backend parks.
     """
     module = sys.modules.get("celery.backends.redis")
     if module is None or type(backend) is not module.RedisBackend or "client" in backend.__dict__:
@@ -86,14 +86,14 @@ def use_parking_redis(backend: Any) -> bool:
 
     def sleep_and_retry(*about: Any) -> float:
         sleep(retry_delay(*about))
-        return 0.0  # the seconds for kombu's own sleep, which would block the OS thread
+        return 0.0  # number of seconds for kombu's own sleep, which would block the OS thread
 
     backend.on_connection_error, backend._sleep = sleep_and_retry, sleep
     return True
 
 
 def disconnect(app: Any) -> None:
-    """Close this OS thread's Redis connections if they are parking ones."""
+    """Close this OS thread's Redis connections if they park."""
     backend = app.backend
     client = backend.__dict__.get("client")
     if (
@@ -104,5 +104,5 @@ def disconnect(app: Any) -> None:
 
 
 def in_process(backend: Any) -> bool:
-    """Return whether results stay in this process, so that storing never waits."""
+    """Return whether results stay in this process. Storing then never waits."""
     return type(backend).__name__ == "DisabledBackend" or getattr(backend, "backend", None) == "memory"

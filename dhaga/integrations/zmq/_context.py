@@ -1,4 +1,4 @@
-"""``Context.term``, which waits until the sockets of a context are closed and their messages sent."""
+"""``Context.term`` of pyzmq, which parks until the context's sockets are closed and their messages are sent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ standard_term, standard_del = Context.term, Context.__del__
 
 @wraps(standard_term)
 def term(self: Any) -> None:
-    """End the context. Parks: until its sockets are closed and their messages sent (``offload``).
+    """Terminate the context. Parks: until its sockets are closed and their messages are sent (``offload``).
 
-    A cancel ends only the wait: the context still ends, and another call waits for that again.
+    A cancel ends only the wait. The termination continues, and another call waits for the end of the termination.
     """
     if self.closed or "_dhaga_collected" in self.__dict__ or parking_waiter() is None:
         standard_term(self)
@@ -35,7 +35,7 @@ def term_once(context: Any, lock: Any) -> None:
 
 @wraps(standard_del)
 def collected(self: Any) -> None:
-    """Destroy an unclosed context. Parks: never, as a finalizer runs at any point."""
+    """Destroy an unclosed context. Parks: never, because a finalizer may run at any point."""
     self.__dict__["_dhaga_collected"] = True
     standard_del(self)
 

@@ -17,11 +17,11 @@ FUNCTIONS = [(standard_poll, zmq_poll), *_proxy.FUNCTIONS]
 
 MISSING = object()
 former: list[tuple[Any, str, Any]] = []
-"""Methods that ``uninstall`` restores, by class and name; MISSING if the class inherits the method."""
+"""The methods that ``uninstall`` restores: class, name, and former method, or MISSING for an inherited method."""
 
 
 def install() -> None:
-    """Make all sockets and contexts of the process park, open ones included. A plain OS thread waits in C."""
+    """Make calls on all sockets and contexts park, including open ones. Plain OS threads wait in C."""
     if not former:
         for owner, names in METHODS.items():
             for name, ours in names.items():
@@ -31,7 +31,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Restore pyzmq's own methods and functions. Waits under way remain parks."""
+    """Restore pyzmq's own methods and functions. Parked callers stay parked."""
     while former:
         owner, name, standard = former.pop()
         if standard is MISSING:
@@ -42,7 +42,7 @@ def uninstall() -> None:
 
 
 def replace_functions(replacements: list[tuple[Any, Any]]) -> None:
-    """Replace functions in each module of pyzmq that has them."""
+    """Replace functions in each module of pyzmq that contains them."""
     for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "zmq"]:
         for old, new in replacements:
             for name in [name for name, value in vars(module).items() if value is old]:

@@ -1,4 +1,4 @@
-"""``zmq_poll``, the base of ``Poller``, ``select`` and ``Socket.poll``: a dhaga parks for several sockets and fds."""
+"""``zmq_poll``, which parks for several sockets, is the base of pyzmq's ``Poller``, ``select`` and ``Socket.poll``."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ standard_poll = zmq.zmq_poll
 
 
 class PollTarget:
-    """The target of a polling dhaga's park: the watchers of several fds. The first ready one wakes the dhaga."""
+    """The object that a polling dhaga waits for: watchers of several fds. The first ready fd wakes the dhaga."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.watched: list[tuple[FdWatcher, int]] = []
 
     def add_fd(self, fd: int, events: int, undo: list[Callable[[], object]]) -> None:
-        """Watch an fd that is not a libzmq socket, until ``undo`` is called."""
+        """Watch an fd that is not a libzmq socket. Append to ``undo`` a function that ends the watch."""
         watcher = FdWatcher(self.scheduler, fd)
         undo.append(watcher.close)
         self.watched.append((watcher, (READ if events & ~OUT else 0) | (WRITE if events & OUT else 0)))
 
     def wait(self, me: Waiter, timeout: float | None) -> object:
-        """Park until one is ready. Returns: TIMED_OUT. Raises: OSError (EBADF) if one of the fds is closed."""
+        """Park until an fd is ready. Returns: TIMED_OUT after the timeout. Raises: OSError (EBADF) for a closed fd."""
         for watcher, directions in self.watched:
             if directions & ~watcher.interest:
                 watcher.poller.register(watcher, directions)
@@ -44,7 +44,7 @@ class PollTarget:
                     watcher.readers[me] = None
                 if directions & WRITE:
                     watcher.writers[me] = None
-                if watcher.closed:  # by another thread, just now
+                if watcher.closed:  # another thread has just closed the fd
                     me.wake_parked(error=closed_error())
             return me.park_within(timeout)
         finally:
@@ -57,7 +57,7 @@ class PollTarget:
 
 
 def poll_at_once(items: Any) -> Any:
-    """Return the current events. Events that come meanwhile are still signalled."""
+    """Return the current events. libzmq signals later events through the sockets' fds."""
     while True:
         found = standard_poll(items, 0)
         seen = [wake_others(thing) & events for thing, events in items if isinstance(thing, Socket)]
@@ -67,7 +67,7 @@ def poll_at_once(items: Any) -> Any:
 
 @wraps(standard_poll)
 def zmq_poll(sockets: Any, timeout: int = -1) -> Any:
-    """Wait until a socket or an fd has an event, for ``timeout`` milliseconds. Parks: ``zmq.poll fd N, …``."""
+    """Wait until a socket or an fd has an event, up to ``timeout`` milliseconds. Parks: ``zmq.poll fd N, …``."""
     immediate.count_call()
     found = poll_at_once(sockets)
     if found or timeout == 0 or not sockets:
@@ -98,7 +98,7 @@ def park_for_poll(me: Waiter, items: Any, timeout: int) -> Any:
             try:
                 target.wait(me, left)
             except OSError as error:
-                # Not polled again: libzmq takes a closed socket for the fd 0.
+                # Do not poll again: libzmq mistakes a closed socket for fd 0.
                 closed = any(isinstance(thing, Socket) and thing.closed for thing, _ in items)
                 raise ZMQError(zmq.ENOTSOCK if closed else error.errno) from None
         return found

@@ -1,4 +1,4 @@
-"""``zmq.proxy``, which runs until its context ends, as a loop that parks; the other two run in an OS thread."""
+"""Proxies of pyzmq: ``proxy`` is a loop that parks; ``proxy_steerable`` and ``monitored_queue`` use an OS thread."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ._socket import EVENTS, IN, NOW, OUT, get
 T = TypeVar("T")
 
 BURST = 1000
-"""Messages that a proxy forwards in one direction before it turns to the other: libzmq's ``proxy_burst_size``."""
+"""Number of messages that a proxy forwards before it tries the other direction, like libzmq's ``proxy_burst_size``."""
 
 standard_proxy = zmq.proxy
 
 
 @wraps(standard_proxy)
 def proxy(frontend: Any, backend: Any, capture: Any = None) -> None:
-    """Forward messages both ways until the context ends (ContextTerminated). Parks: ``zmq.poll fd N, …``.
+    """Forward messages both ways until the context ends. Parks: ``zmq.poll fd N, …``. Raises: ContextTerminated.
 
-    A cancel ends it between two messages. A plain OS thread runs libzmq's own.
+    A cancel ends the proxy between two messages. If the caller is a plain OS thread, call libzmq's own proxy.
     """
     if parking_waiter() is None:
         standard_proxy(frontend, backend, capture)
@@ -64,7 +64,7 @@ def forward(source: Any, sink: Any, capture: Any) -> None:
 
 
 def in_os_thread(standard: Callable[..., T]) -> Callable[..., T]:
-    """Return a function that runs the standard one in an OS thread. Parks: until it returns; a cancel stays pending."""
+    """Return a function that parks while an OS thread runs ``standard``. A cancel stays pending meanwhile."""
 
     @wraps(standard)
     def call(*args: Any, **options: Any) -> T:

@@ -1,12 +1,14 @@
 """Sockets of pyzmq: ``send`` and ``recv`` park, and each call that consumes libzmq's signal wakes the other waiters.
 
-A socket has one fd. libzmq signals it once for all events (a message, room in a pipe, the end of the context) since the
-last look. Any call on the socket may look and so consume the signal: a ``send`` consumes the one that another dhaga's
-``recv`` is parked for. So a call is tried without waiting; if it would wait, it makes libzmq look, tries again,
-and only then parks for the fd. Each call that looks (``send``, ``recv``, ``poll``, ``connect``, the option EVENTS, even
-the try before a park) wakes the socket's other waiters if there are events for them.
-Rejected: parking until EVENTS has POLLOUT. A ROUTER with ROUTER_MANDATORY always has it, although a send to a peer with
-a full pipe must wait.
+A socket has one fd. libzmq signals the fd once for all events since its last check. Events are a message, room in a
+pipe, or the end of the context. Any call on the socket may make libzmq check for events, and so consume the signal: a
+``send`` may consume the signal that another dhaga's ``recv`` waits for. So a call first tries without waiting. If the
+call would wait, it makes libzmq check, tries again, and parks for the fd only if the second try fails. The calls that
+make libzmq check are ``send``, ``recv``, ``poll``, ``bind``, ``connect``, ``unbind``, ``disconnect`` and reading the
+option EVENTS. Each of these calls, even a try before a park, wakes the socket's other waiters if there are events for
+these waiters.
+Rejected: parking until EVENTS contains POLLOUT. A ROUTER with ROUTER_MANDATORY always has POLLOUT, although a send to a
+peer with a full pipe must wait.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ from ..._kernel.wait.waiter import Waiter
 
 T = TypeVar("T")
 
-# Plain numbers: an operation on pyzmq's enums takes as long as a send.
+# These are plain numbers, because an operation on pyzmq's enums takes as long as a send.
 NOW, MORE, IN, OUT = int(zmq.DONTWAIT), int(zmq.SNDMORE), int(zmq.POLLIN), int(zmq.POLLOUT)
 EVENTS, FD, RCVMORE = int(zmq.EVENTS), int(zmq.FD), int(zmq.RCVMORE)
 RCVTIMEO, SNDTIMEO = int(zmq.RCVTIMEO), int(zmq.SNDTIMEO)
 
 RETRY_SECONDS = 0.05
-"""Pause between two tries of a ROUTER's send with ROUTER_MANDATORY while another dhaga waits for the same socket.
+"""Seconds between two tries of a ROUTER's send with ROUTER_MANDATORY while another dhaga waits for the same socket.
 
-Only then can the other dhaga's look consume the signal for room in a full pipe, without a trace in EVENTS.
+The other dhaga may consume the signal for room in a full pipe, and EVENTS does not show the room.
 """
 
 standard_send, standard_recv, standard_close = Socket.send, Socket.recv, Socket.close
@@ -41,9 +43,10 @@ standard_get: Callable[..., Any] = Socket.get
 
 
 class SocketState:
-    """State of one socket: its waiters, with the events that each waits for, and the watchers of its fd.
+    """The state of one socket: the waiters, each with the events that it waits for, and the watchers of the fd.
 
-    ``more_to_send``: a multipart message is half sent. ``calls_until_check``: see ``dhaga/_kernel/run/turn_budget.py``.
+    ``more_to_send``: nonzero while only a part of a multipart message has been sent.
+    ``calls_until_check``: see ``dhaga/_kernel/run/turn_budget.py``.
     """
 
     __slots__ = ("calls_until_check", "more_to_send", "waiters", "watchers")
@@ -61,7 +64,7 @@ def state_of(socket: Any) -> SocketState:
 
 
 def watcher_of(socket: Any, me: Waiter) -> FdWatcher:
-    """Return the watcher of the socket's fd for the scheduler of ``me``. Raises: ZMQError (ENOTSOCK) once closed."""
+    """Return the watcher of the socket's fd for the scheduler of ``me``. Raises: ZMQError (ENOTSOCK) if closed."""
     state = state_of(socket)
     if state.watchers is None:
         state.watchers = FdWatchers(standard_get(socket, FD))
@@ -74,24 +77,24 @@ def watcher_of(socket: Any, me: Waiter) -> FdWatcher:
 
 
 def wake_others(socket: Any) -> int:
-    """If the socket has waiters, make libzmq look for events, and wake the waiters that have one.
+    """If a socket has waiters, make libzmq check the socket for events, and wake the waiters for these events.
 
-    From: each call that looks. Returns: the events seen, 0 without waiters. A caller that is about to park for
-    one of these events must try again: the look may have consumed the signal.
+    From: each call that makes libzmq check. Returns: the events, or 0 without waiters. A caller that is about to park
+    for one of these events must try again, because the check may have consumed the signal.
     """
     state = socket.__dict__.get("_dhaga")
     if state is None or not state.waiters:
         return 0
     try:
         events: int = standard_get(socket, EVENTS)
-    except ZMQError:  # closed, or its context is ending: each waiter's own call reports that
+    except ZMQError:  # the socket is closed, or its context ends: each waiter's own call reports the error
         events = IN | OUT
     wake_for(state, events)
     return events
 
 
 def wake_for(state: SocketState, events: int) -> None:
-    """Wake the waiters for one of these events. A waiter whose call would still wait parks again."""
+    """Wake the waiters for any of ``events``. A waiter whose call would still wait parks again."""
     for waiter, wanted in list(state.waiters.items()):
         if wanted & events and state.watchers is not None:
             for watcher in list(state.watchers.values()):
@@ -103,9 +106,10 @@ def wake_for(state: SocketState, events: int) -> None:
 
 
 def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[int], T]) -> T:
-    """Repeat a call that has just raised Again until it succeeds.
+    """Repeat a call until it succeeds. The call has just raised Again.
 
-    ``call`` takes libzmq's flags (0 or NOW). Parks: ``zmq fd N``. Raises: Again after the time of the option.
+    ``call`` takes libzmq's flags (0 or NOW). Parks: ``zmq fd N``. Raises: Again after the timeout that the socket's
+    option ``timeout_option`` sets.
     """
     me = parking_waiter()
     if me is None:
@@ -118,7 +122,7 @@ def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[i
     tried_again = False
     try:
         while True:
-            wake_others(socket)  # libzmq looks: later events are signalled anew
+            wake_others(socket)  # makes libzmq check, so that it signals later events
             try:
                 return call(NOW)
             except Again:
@@ -126,8 +130,8 @@ def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[i
                 if left is not None and left <= 0:
                     raise
             if len(state.waiters) > 1 and wake_others(socket) & event:
-                # The call or this look consumed the signal of ``event``, so try again; a ROUTER's POLLOUT is always
-                # set, so once only.
+                # The call or this check consumed the signal for ``event``, so try again, but only once before the next
+                # park: a ROUTER's POLLOUT is always set.
                 if not tried_again:
                     tried_again = True
                     continue
@@ -143,7 +147,7 @@ def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[i
 
 
 def begin_call(socket: Any) -> SocketState:
-    """Count a call, and yield if the caller's turn is over and no message is half sent or received."""
+    """Count a call. Yield if the caller's turn has taken too long, and no message is half sent or received."""
     state = state_of(socket)
     state.calls_until_check -= 1
     if state.calls_until_check <= 0 and not state.more_to_send:
@@ -157,7 +161,7 @@ def begin_call(socket: Any) -> SocketState:
 
 @wraps(standard_send)
 def send(self: Any, data: Any, flags: int = 0, *args: Any, **options: Any) -> Any:
-    """Send a frame. Parks: while the pipes of the socket are full, or it has no peer (``zmq fd N``)."""
+    """Send a frame. Parks: while the socket's pipes are full or the socket has no peer (``zmq fd N``)."""
     if flags & NOW:
         try:
             return standard_send(self, data, flags, *args, **options)
@@ -178,7 +182,7 @@ def send(self: Any, data: Any, flags: int = 0, *args: Any, **options: Any) -> An
 
 
 def receiving(standard: Callable[..., T]) -> Callable[..., T]:
-    """Return a method that parks where the standard one waits for a frame."""
+    """Return a method that parks where ``standard`` would wait for a frame."""
 
     @wraps(standard)
     def receive(self: Any, *args: Any, flags: int = 0, **options: Any) -> T:
@@ -205,11 +209,11 @@ receive = receiving(standard_recv)
 
 @wraps(standard_recv)
 def recv(self: Any, flags: int = 0, copy: bool = True, track: bool = False) -> Any:
-    """Receive a frame. Parks: until one has come (``zmq fd N``)."""
+    """Receive a frame. Parks: until a frame has come (``zmq fd N``)."""
     return receive(self, flags=flags, copy=copy, track=track)
 
 
-# ---- other calls that make libzmq look, or close a socket
+# ---- other calls that make libzmq check for events, or close a socket
 
 
 @wraps(standard_get)
@@ -222,7 +226,7 @@ def get(self: Any, option: int) -> Any:
 
 
 def looking(standard: Callable[..., T]) -> Callable[..., T]:
-    """Return a method that wakes the socket's waiters after the standard one."""
+    """Return a method that calls ``standard``, and then wakes the socket's waiters for which there are events."""
 
     @wraps(standard)
     def call(self: Any, *args: Any, **options: Any) -> T:
@@ -236,7 +240,7 @@ def looking(standard: Callable[..., T]) -> Callable[..., T]:
 
 @wraps(standard_close)
 def close(self: Any, linger: int | None = None) -> None:
-    """Close the socket; its waiters get ZMQError (ENOTSOCK). Parks: never."""
+    """Close the socket. ZMQError (ENOTSOCK) is raised in its waiters. Parks: never."""
     state = self.__dict__.get("_dhaga")
     if state is not None and state.watchers is not None:
         state.watchers.close()
