@@ -1,7 +1,7 @@
 """Dhaga: cooperative microthreads with the interfaces of the standard library, on the standard event loop.
 
-PYTEST_DONT_REWRITE: there is no assert here, and under ``python -m dhaga -m pytest``, where this is imported before,
-pytest would warn, which is an error in many projects.
+PYTEST_DONT_REWRITE: this module has no assert. ``python -m dhaga -m pytest`` imports this module before pytest. Without
+this mark, pytest would warn, and many projects turn warnings into errors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ._kernel import interpreter as interpreter  # isort: skip  (before greenlet is imported)
 from . import aio
 from ._iowait.offloaded_file import open as open  # not in __all__: a star import must not shadow the built-in open
-from ._kernel.api import Timeout, current, park, priority, sleep, spawn
+from ._kernel.api import current, park, priority, sleep, spawn
 from ._kernel.errors import Cancelled, Deadlock, LeftBehind, ParkError
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.preemption import no_preempt
@@ -20,6 +20,7 @@ from ._kernel.run.run_queues import HIGH, LOW, NORMAL, Priority
 from ._kernel.run.scheduler import Scheduler
 from ._kernel.run.uncaught import excepthook
 from ._kernel.spawn_later import spawn_later
+from ._kernel.timeout import Timeout
 from ._structured.no_park import no_park
 from ._structured.race import race
 from ._structured.scope import Scope, fail_after, move_on_after
@@ -44,10 +45,10 @@ SUBMODULES = frozenset(
         *("testing", "thread", "threading", "time"),
     }
 )
-"""The public modules of the package that the first use of ``dhaga.NAME`` imports."""
+"""The public modules of the package. The first use of ``dhaga.NAME`` imports the module."""
 
 if TYPE_CHECKING:
-    # As type checkers see them. With a __getattr__, type checkers would take each misspelt name for an Any.
+    # These imports are for type checkers. With a __getattr__, each misspelled name would have the type Any.
     from . import asyncio as asyncio
     from . import debug as debug
     from . import futures as futures
@@ -74,13 +75,16 @@ if TYPE_CHECKING:
     from . import time as time
     from .aio import await_
 else:
-    # CPython specialises attributes of modules without a __getattr__ only: each `dhaga.sleep` in a program takes 48 ns
-    # instead of 9. Names taken by `from dhaga import sleep` cost nothing, and the package's own code uses such names.
+    # CPython does not specialize attribute access of modules that have a __getattr__: each `dhaga.sleep` in a program
+    # takes 48 ns instead of 9 ns. Names imported by `from dhaga import sleep`, as in the package's own code, have no
+    # such cost.
     def __getattr__(name: str) -> Any:
-        """Import a public module at its first use; of another library's name, name the counterpart."""
+        """Import a public module on first use. For another library's name, raise an error that names Dhaga's
+        counterpart.
+        """
         from importlib import import_module
 
-        if name == "await_":  # its first use has an effect on asyncio.get_event_loop()
+        if name == "await_":  # deferred, because the first use of await_ affects asyncio.get_event_loop()
             globals()[name] = aio.await_
             return aio.await_
         if name in SUBMODULES:
@@ -99,19 +103,19 @@ if not {"DHAGA_DEBUG", "DHAGA_DUMP_SIGNAL"}.isdisjoint(environ):
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Run the cells of a notebook in dhagas from now on: ``%load_ext dhaga``; see ``dhaga.integrations.ipython``."""
+    """Make IPython run cells in dhagas after ``%load_ext dhaga``; see ``dhaga.integrations.ipython``."""
     from .integrations import ipython
 
     ipython.load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Run cells as before: ``%unload_ext dhaga``."""
+    """Make IPython run cells outside dhagas again after ``%unload_ext dhaga``."""
     from .integrations import ipython
 
     ipython.unload(shell)
 
 
 def __dir__() -> list[str]:
-    """List the public names, and the public modules, which the first use imports."""
+    """List the public names, and the public modules, which are imported on first use."""
     return sorted({*__all__, *SUBMODULES, "open", "__version__"})

@@ -1,4 +1,4 @@
-"""``python -m dhaga SCRIPT …`` and ``python -m dhaga COMMAND …``: dispatches to a module of ``_cli``."""
+"""The command line: ``python -m dhaga SCRIPT …`` and ``python -m dhaga COMMAND …``, implemented in ``_cli``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMANDS = {
     "simulate": ("dhaga._cli.simulate", "run a threaded program by many seeds, to find races"),
     "top": ("dhaga._cli.top", "watch the dhagas of a live process"),
 }
-"""Module of each command, whose ``main(arguments)`` returns an exit status."""
+"""The module and summary of each command. The module's ``main(arguments)`` returns an exit status."""
 
 USAGE = (
     """\
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    from ._cli.arguments import did_you_mean  # late, because running a program needs no argparse
+    from ._cli.arguments import did_you_mean  # imported late, because running a program needs no argparse
 
     return did_you_mean(word, known)
 
@@ -74,14 +74,14 @@ def tell(text: Callable[[], str]) -> int:
 
 
 def to_a_pager(command: Callable[[], int]) -> int:
-    """Run a command whose output may go to a pipe that closes at any time: ``| head``, ``| less``."""
+    """Run a command whose output may go to a pipe that its reader closes early, such as ``| head`` or ``| less``."""
     try:
         try:
             return command()
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except BrokenPipeError:  # the flush at exit must not fail either
+    except BrokenPipeError:  # redirect stdout, so that the flush at exit does not fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
 
@@ -130,7 +130,7 @@ def what_to_run(run: Any, arguments: list[str]) -> tuple[Callable[[], Any], list
     """Return a function that finds the program, and the program's arguments. Raises: NoProgram."""
     first, *rest = arguments
     if first == "-":
-        return lambda: run.program_from_text(sys.stdin.read(), "<stdin>", "-"), rest
+        return run.program_from_stdin, rest
     option = first[:2]
     if option not in ("-m", "-c"):
         if first.startswith("-"):
@@ -144,11 +144,7 @@ def what_to_run(run: Any, arguments: list[str]) -> tuple[Callable[[], Any], list
     if first == option and not rest:
         raise run.NoProgram(f"argument expected for the {option} option\n{MORE}")
     what, rest = (first[2:], rest) if first != option else (rest[0], rest[1:])
-    return (
-        partial(run.program_from_module, what)
-        if option == "-m"
-        else lambda: run.program_from_text(what, "<string>", "-c")
-    ), rest
+    return partial(run.program_from_module if option == "-m" else run.program_from_text, what), rest
 
 
 if __name__ == "__main__":

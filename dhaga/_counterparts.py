@@ -1,4 +1,4 @@
-"""Counterparts of names of gevent, eventlet, trio and asyncio. Imported when a program uses such a name."""
+"""Dhaga's counterparts of names of gevent, eventlet, trio and asyncio. The error for ``dhaga.NAME`` suggests them."""
 
 from __future__ import annotations
 
@@ -99,11 +99,15 @@ COUNTERPARTS = {
     "with_timeout": (GEVENT, TIMEOUT),
     "wrap_ssl": (EVENTLET, "wrap_socket of a dhaga.ssl.SSLContext"),
 }
-"""The foreign names, each with its library and the text to write instead."""
+"""The names of other libraries, each with its library and the replacement in Dhaga."""
 
 
 def missing_name(name: str) -> AttributeError | ImportError:
-    """Return the error of ``dhaga.NAME``; of ``from dhaga import NAME``, which would hide the text, an ImportError."""
+    """Return the error for a missing ``dhaga.NAME``.
+
+    In a ``from`` import of a name with a counterpart, the error is an ImportError, because the interpreter would
+    replace the text of an AttributeError.
+    """
     text = f"module 'dhaga' has no attribute {name!r}"
     if name not in COUNTERPARTS:
         return AttributeError(text, name=name)
@@ -115,5 +119,5 @@ def missing_name(name: str) -> AttributeError | ImportError:
 
 
 def is_from_import(frame: FrameType) -> bool:
-    """Return whether a frame is at the instruction that takes a name out of a module in ``from module import name``."""
+    """Return whether a frame is executing ``from module import name``."""
     return frame.f_lasti >= 0 and opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM"

@@ -1,7 +1,8 @@
-"""The standard ``concurrent.futures`` on dhagas: Future, ``wait`` and ``as_completed`` that park, and Executor.
+"""The standard ``concurrent.futures`` on dhagas: Future, Executor, and the functions ``wait`` and ``as_completed``,
+which park.
 
-Future: ``_workers/future.py``. Which worker makes a call: ``_workers/dhaga_pool.py``. Calls in several OS threads:
-``pool.py``.
+Future is defined in ``_workers/future.py``. ``_workers/dhaga_pool.py`` assigns calls to workers. ``pool.py`` runs calls
+in several OS threads.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ T = TypeVar("T")
 
 
 class LocalWaiters(list[Any]):
-    """The ``_waiters`` of a call on the caller's own scheduler, for which a standard ``wait`` would never end.
+    """The list ``_waiters`` of a Future whose call runs on its submitter's scheduler. It refuses the standard ``wait``.
 
-    In a patched program the standard's waiters have an ``Event`` of ours, which parks.
+    The standard ``wait`` would block the OS thread that must run the call, so ``wait`` would never return. In a patched
+    program, the standard waiters use our ``Event``, which parks, and are accepted.
     """
 
     __slots__ = ("ident",)
@@ -61,11 +63,12 @@ class LocalWaiters(list[Any]):
 
 
 class Executor(concurrent.futures.Executor):
-    """The standard executor interface to worker dhagas. Source: ``concurrent.futures.Executor``.
+    """An executor whose workers are dhagas. Source: ``concurrent.futures.Executor``.
 
-    The workers are those of ``pool``, or else up to ``dhagas`` workers on the scheduler of each submitter. These run
-    while that OS thread parks or runs its loop, but not while a standard primitive blocks it. The end of a ``with``
-    block, and ``shutdown``, wait for the calls of this executor; a pool stays open.
+    The executor uses the workers of ``pool``. Without a pool, it uses up to ``dhagas`` workers on the scheduler of each
+    submitter. Such workers run while the submitter parks or its OS thread runs the loop, but not while a standard
+    primitive blocks this thread. ``shutdown``, and the end of a ``with`` block, wait for the calls of this executor;
+    ``pool`` stays open.
 
     >>> with Executor() as executor: executor.submit(pow, 2, 10).result()
     1024
@@ -85,7 +88,7 @@ class Executor(concurrent.futures.Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Submit ``fn(*args, **kwargs)``, which a worker calls in a copy of the caller's context.
 
-        Parks: as ``Pool.submit``. Raises: TypeError, RuntimeError after ``shutdown``.
+        Parks: like ``Pool.submit``. Raises: TypeError, RuntimeError after ``shutdown``.
         """
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
@@ -107,7 +110,7 @@ class Executor(concurrent.futures.Executor):
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, **options: Any
     ) -> Iterator[T]:
-        """Submit all calls now and iterate over their results in order. Source: the standard one, which it calls."""
+        """Submit all calls now and iterate over their results in order. Source: ``concurrent.futures.Executor.map``."""
         check_seconds(timeout)
         return super().map(fn, *iterables, timeout=timeout, **options)
 
@@ -115,15 +118,15 @@ class Executor(concurrent.futures.Executor):
         workers = self._worker_pools.get(scheduler)
         if workers is None:
             for each in list(self._worker_pools.keys()):
-                if not each.thread_ident:  # it has ended
+                if not each.thread_ident:  # the scheduler has ended
                     self._worker_pools.pop(each, None)
             workers = self._worker_pools[scheduler] = WorkerPool([scheduler], self._dhagas)
         return workers
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Reject further calls. ``cancel_futures``: calls that have not begun are not made.
+        """Reject further calls. ``cancel_futures``: cancel calls that have not begun.
 
-        Parks: if ``wait``, until the calls have ended. Raises: ParkError in a coroutine.
+        Parks: until the calls have ended, if ``wait``. Raises: ParkError in a coroutine, if calls have not ended.
         """
         self._closed = True
         if cancel_futures:
@@ -135,7 +138,7 @@ class Executor(concurrent.futures.Executor):
             for future in list(self._futures):
                 with contextlib.suppress(CancelledError):
                     future.exception()
-            with contextlib.suppress(ParkError):  # in a coroutine: do not wait, idle workers end by themselves
+            with contextlib.suppress(ParkError):  # a coroutine does not wait; idle workers end by themselves
                 self._join_workers()
 
     def _join_workers(self) -> None:

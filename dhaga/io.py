@@ -1,10 +1,12 @@
-"""The standard ``io`` with files over pipes, sockets and terminals that park.
+"""The standard ``io``, but ``open`` returns files that park if they are pipes, sockets or terminals.
 
-Only the kind of the open file matters, whether it was opened by path, by fd or by an ``opener``. Files on disk, and all
-other names, are the standard module's own; for a slow disk see ``dhaga.open``.
+Whether a file parks depends only on its kind, and not on how it was opened (by path, by fd, by an ``opener``). Files on
+disk, and all names except ``open`` and ``TextIOWrapper``, are the standard module's own; for a slow disk see
+``dhaga.open``.
 
-Operations run in the calling thread once the fd is ready: ``InlineFileState`` is a ``FileState`` without a pool. The
-patch replaces the built-in ``open`` and ``os.fdopen``. ``io.FileIO`` is a class that C code uses, and stays.
+Operations run in the calling thread when the fd is ready: ``InlineFileState`` is a ``FileState`` that does not use the
+pool of OS threads. The patch replaces the built-in ``open`` and ``os.fdopen``. It does not replace ``io.FileIO``, a
+class that C code uses.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 class InlineFileState(FileState):
-    """State of a file whose operations run in the calling thread, once the fd is ready."""
+    """The state of a file whose operations run in the calling thread when the fd is ready."""
 
     __slots__ = ()
 
@@ -50,20 +52,24 @@ class InlineFileState(FileState):
         super().__init__(shared)
 
     def finish(self, operation: Callable[..., Any], *args: Any) -> Any:
-        """Run an operation."""
+        """Run an operation in the calling thread."""
         return operation(*args)
 
 
-if not system.WAITS_FOR_FILES:  # nothing says that an fd is ready: an OS thread makes the call
+if not system.WAITS_FOR_FILES:  # no event reports that an fd is ready, so an OS thread makes the call
     del InlineFileState.finish
 
 
 class TextIOWrapper(TextFile):
-    """Text over a buffer, one operation at a time. Source: ``io.TextIOWrapper``."""
+    """A text layer over a buffer. The layer allows one operation at a time. Source: ``io.TextIOWrapper``."""
 
     def __init__(self, buffer: Any, *args: Any, **options: Any) -> None:
         super().__init__(buffer, *args, **options)
-        self.file_state: FileState = getattr(buffer, "file_state", None) or InlineFileState()
+        state: FileState | None = getattr(buffer, "file_state", None)
+        if state is None:
+            state = InlineFileState()
+            state.leaves_fd_open = True  # the buffer warns if it is dropped without close()
+        state.set_top(self)
 
 
 @builtin_function
@@ -79,8 +85,8 @@ def open(
 ) -> IO[Any]:
     """Open a file. Source: ``io.open``.
 
-    Parks: while the other end of a FIFO is closed (``offload os.open``). The operations of a file over a
-    pipe, socket or terminal park until that is ready.
+    Parks: while the other end of a FIFO is closed (``offload os.open``). The operations of a file over a pipe, socket
+    or terminal park until the fd is ready.
     """
     if WARNS_OF_ENCODING and "b" not in mode:
         encoding = standard.text_encoding(encoding)
@@ -91,7 +97,7 @@ def open(
     elif opener is None and stat.S_ISFIFO(kind := kind_of(file)):
         return parking_file(file, mode, buffering, options, closefd, open_fd)
     elif opener is not None or stat.S_ISCHR(kind):
-        # Only an open file shows whether it is a terminal.
+        # Whether a file is a terminal is known only after it has been opened.
         try:
             return outside.open_file(file, mode, buffering, *options, closefd, unless_stream(opener or open_fd))
         except StreamOpened as stream:
@@ -122,7 +128,7 @@ def parking_file(
 
 
 class StreamOpened(BaseException):
-    """Raised by an opener in place of its result, for a file that is to park."""
+    """The exception with which an opener passes on the fd of a file that must park."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -141,7 +147,7 @@ def unless_stream(opener: Opener) -> Opener:
 
 
 def is_stream(fd: int) -> bool:
-    """Return whether an fd is a pipe, a socket, a terminal or the like."""
+    """Return whether an fd is a pipe, a socket, a terminal, or an eventfd or similar object."""
     try:
         mode = os.fstat(fd).st_mode
     except (OSError, OverflowError):  # the standard open() raises the error
@@ -152,12 +158,11 @@ def is_stream(fd: int) -> bool:
 # ---- the standard input
 
 left_in_parent: list[Any] = []
-"""Standard inputs that a dhaga of the parent process may be reading; kept for ever, so that none is closed here.
-"""
+"""Standard inputs that dhagas of the parent process may read. They are kept, because freeing them would close them."""
 
 
 def parking_stdin() -> Any:
-    """Return the file to use as ``sys.stdin``: one that parks over a pipe or terminal, otherwise the same.
+    """Return the new ``sys.stdin``. For a pipe, socket or terminal, it is a file that parks; else the current file.
 
     Source: ``sys.stdin``. ``input()`` at a terminal is in ``_iowait/terminal.py``.
     """
@@ -168,14 +173,14 @@ def parking_stdin() -> Any:
 
 
 def parking_file_over(stdin: Any) -> Any:
-    """Return a parking file over the fd of another, which stays open."""
+    """Return a file that parks, over the fd of ``stdin``. Closing the new file leaves the fd open."""
     file: Any = open(stdin.fileno(), encoding=stdin.encoding, errors=stdin.errors, closefd=False)
     file.buffer.raw.name = stdin.name
     return file
 
 
 def _raw_input(prompt: str = "", stream: Any = None, input: Any = None, *args: Any, **options: Any) -> str:
-    """Read the line of ``getpass``. Parks: ``read fd N``. Source: ``getpass._raw_input``."""
+    """Read a line for ``getpass``. Parks: ``read fd N``. Source: ``getpass._raw_input``."""
     if type(input) is standard_text:
         input = open(input.fileno(), encoding=input.encoding, errors=input.errors, closefd=False)
     return _standard_raw_input(prompt, stream, input, *args, **options)  # type: ignore[no-any-return]

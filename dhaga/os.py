@@ -1,7 +1,7 @@
-"""The standard ``os`` with calls that park: waiting for children, and reading and writing by file descriptor.
+"""The standard ``os`` for dhagas: calls that wait for a child process, or read or write a file descriptor, park.
 
-All other names are the standard module's own. Of these ``popen`` and ``spawn*`` park only in a patched program
-(elsewhere use ``dhaga.subprocess``).
+All other names are the standard module's own. Of these, ``popen`` and ``spawn*`` park only in a patched program; in
+other programs, use ``dhaga.subprocess``.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ __all__ = [
 __all__ += ["readv", "sendfile", "splice", "system", "wait", "wait3", "wait4", "waitid", "waitpid", "write", "writev"]
 
 
-# Programs look for the function in this set: shutil.rmtree and os.fwalk would otherwise follow links set meanwhile.
+# shutil.rmtree and os.fwalk look for open() in this set. If the set lacks open(), they use calls that may follow a link
+# created meanwhile.
 if standard.open in standard.supports_dir_fd:
     standard.supports_dir_fd.add(open)
 
 SHELLS = 256
-"""Shells of ``system`` at once. Each holds an OS thread, in which SIGCHLD is blocked meanwhile."""
+"""Maximum number of ``system`` shells at once. Each shell occupies an OS thread, in which SIGCHLD is blocked until the
+shell ends.
+"""
 
 _standard_system = standard.system
 _standard_fork: Any = getattr(standard, "fork", None)
@@ -61,8 +64,9 @@ def system(command: Any) -> int:
     return shells.offload(_standard_system, command)
 
 
-# Hooks of a fork (``register_at_fork``) hold locks of the OS thread, and some run in the child while it still has the
-# parent's dhagas. No turn ends in them, because a function of Dhaga has called the fork.
+# Hooks of a fork (``register_at_fork``) hold locks of the OS thread, and some run in the child while the parent's
+# dhagas still exist there. No turn may end in these hooks. The functions below call the standard fork. They are not
+# call-outs, so no turn ends in the hooks: see ``_kernel/run/call_outs.py``.
 
 
 @builtin_function
@@ -76,7 +80,7 @@ def fork() -> int:
 
 @builtin_function
 def forkpty() -> tuple[int, int]:
-    """Fork a child process with a terminal of its own. Parks: never. Source: ``os.forkpty``."""
+    """Fork a child process with a new pseudo-terminal. Parks: never. Source: ``os.forkpty``."""
     child: tuple[int, int] = _standard_forkpty()
     if child[0]:
         resume_after_fork()
@@ -92,5 +96,5 @@ def fdopen(
     return open_file(fd, mode, buffering, encoding, *args, **options)
 
 
-# A file or pipe cannot be waited for by its number there.
+# Remove the functions that cannot park on this platform: on Windows, for example, ``read`` and ``waitpid``.
 remove_names(globals(), platform.NEVER_PARKING_OS_CALLS)

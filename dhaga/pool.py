@@ -1,7 +1,7 @@
-"""Pool: several schedulers, each in its own OS thread, which run submitted calls in worker dhagas.
+"""Pool: several schedulers, each in its own OS thread, that run submitted calls in worker dhagas.
 
-Which worker takes which call: ``_workers/dhaga_pool.py``. The outcome of a call: ``_workers/future.py``. Executor, the
-standard interface to a pool: ``futures.py``.
+``_workers/dhaga_pool.py`` assigns calls to workers, and ``_workers/future.py`` has the class of a call's result.
+``futures.py`` has Executor, the standard interface to a pool.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ new_number: Callable[[], int] = itertools.count(1).__next__
 class Pool:
     """A pool of ``threads`` schedulers, each in its own OS thread and with at most ``dhagas`` worker dhagas.
 
-    From: a dhaga, main code, any thread, a coroutine. Workers are reused, and end after some idle time. Back-pressure:
-    with ``max_pending``, ``submit`` parks while that many calls have not begun. The end of a ``with`` block waits for
-    all calls; left by a Ctrl-C or a cancel, it cancels them first. The interpreter's exit waits for them.
+    From: a dhaga, main code, any thread, a coroutine. Workers are reused, and end after some idle time. ``max_pending``
+    limits the calls that have not begun: ``submit`` parks while that many are pending. The end of a ``with`` block
+    waits for all calls; if a Ctrl-C or a cancel ends the block, the calls are cancelled first. The interpreter's exit
+    also waits for all calls.
 
     >>> with Pool(threads=1) as pool: pool.submit(pow, 2, 10).result(), list(pool.map(abs, [-1, -2]))
     (1024, [1, 2])
@@ -60,8 +61,8 @@ class Pool:
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Submit ``fn(*args, **kwargs)``, which is called in a copy of the caller's context.
 
-        Parks: while ``max_pending`` calls have not begun (``semaphore.acquire``); else never. From: any thread. Raises:
-        TypeError, RuntimeError after ``shutdown`` and in a forked child.
+        Parks: while ``max_pending`` calls have not begun (``semaphore.acquire``); otherwise never. From: any thread.
+        Raises: TypeError, RuntimeError after ``shutdown`` or in a forked child.
         """
         future: Future[T] = Future()
         self._workers.submit(future, fn, args, kwargs)
@@ -88,8 +89,8 @@ class Pool:
         """Submit all calls now and iterate over their results in order.
 
         Closing the iterator early cancels the calls that have not begun. Parks: until the next result
-        (``future.result``). Raises: the call's error in its place, TimeoutError ``timeout`` seconds after this call; as
-        ``submit``.
+        (``future.result``); also like ``submit``. Raises: a call's error in place of its result; TimeoutError
+        ``timeout`` seconds after this call; the errors of ``submit``.
         """
         if not iterables:
             raise TypeError("map needs at least one iterable, whose items are the arguments")
@@ -101,21 +102,21 @@ class Pool:
     ) -> Iterator[T]:
         """Iterate over the results of ``fn(item)`` in order of completion.
 
-        ``look_ahead``: the most items read ahead of the results taken, by default as many as can run at once. Closing
-        the iterator early cancels the calls that have not begun. Parks: until the next result (``queue.get``). Raises:
-        the call's error in its place, TimeoutError ``timeout`` seconds after this call, TypeError, ValueError.
+        ``look_ahead``: the largest number of submitted calls whose results have not been read, by default the number of
+        calls that can run at once. Closing the iterator early cancels the calls that have not begun. Parks: until the
+        next result (``queue.get``). Raises: a call's error in place of its result; TimeoutError ``timeout`` seconds
+        after this call; TypeError, ValueError.
         """
         ahead = self._limit if look_ahead is None else check_count("look_ahead", look_ahead)
         self._workers.check(fn)
         return results_as_completed(self.submit, fn, iter(iterable), ahead, time_left(timeout))
 
     def shutdown(self, wait: bool = True, cancel: bool = False, timeout: float | None = None) -> None:
-        """Reject further calls; when the accepted ones have ended, cancel dhagas that they left behind, and end the
-        threads.
+        """Reject further calls. When the accepted calls have ended, cancel their leftover dhagas, and end the threads.
 
-        ``cancel``: pending calls are dropped, running ones get ``Cancelled`` at their park. Parks: if ``wait``, until
-        the threads have ended (``join``, ``stop NAME``). Raises: TimeoutError naming the calls that did not end,
-        RuntimeError in a call of this pool, which would wait for itself.
+        ``cancel``: drop pending calls, and raise ``Cancelled`` in running calls at their current or next park. Parks:
+        until the threads have ended, if ``wait`` (``join``, ``stop NAME``). Raises: TimeoutError with the unfinished
+        calls in its text; RuntimeError in a call of this pool, which would wait for itself.
         """
         if wait and not self._workers.in_parent:
             self._check_caller()
@@ -143,12 +144,12 @@ class Pool:
 
     def __del__(self) -> None:
         workers = getattr(self, "_workers", None)
-        if workers is not None:  # dropped without shutdown(): the accepted calls are made, then the threads end
+        if workers is not None:  # dropped without shutdown(); accepted calls still run, then the threads end
             workers.close()
 
 
 def results_in_order(futures: list[Any], left: Callable[[], float | None]) -> Iterator[Any]:
-    """Yield the results in the order of the list; at an early close cancel calls that have not begun."""
+    """Yield the results in the order of the list. An early close cancels calls that have not begun."""
     futures.reverse()
     try:
         while futures:
@@ -162,9 +163,7 @@ def results_in_order(futures: list[Any], left: Callable[[], float | None]) -> It
 def results_as_completed(
     submit: Callable[..., Future[T]], fn: Callable[..., T], items: Iterator[Any], ahead: int, left: Callable[[], Any]
 ) -> Iterator[T]:
-    """Yield results in order of completion, ``ahead`` calls at once; at an early close cancel calls that have not
-    begun.
-    """
+    """Yield results in order of completion, at most ``ahead`` calls at once. An early close cancels pending calls."""
     done: SimpleQueue[Any] = SimpleQueue()
     under_way: set[Future[T]] = set()
     try:
@@ -187,7 +186,7 @@ def results_as_completed(
 
 
 def start_all(schedulers: Iterable[Scheduler]) -> list[Scheduler]:
-    """Start all schedulers. If one cannot be started, stop the schedulers that were started."""
+    """Start all schedulers. If the start of one fails, stop the schedulers that were started."""
     running: list[Scheduler] = []
     try:
         for scheduler in schedulers:

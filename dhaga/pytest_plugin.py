@@ -1,18 +1,19 @@
-"""The pytest plugin: tests run in dhagas, on a virtual clock if they ask for it, and must leave no dhaga behind.
+"""The pytest plugin, which runs tests in dhagas, optionally on a virtual clock, and fails tests that leave dhagas.
 
-``@pytest.mark.dhaga`` runs a test in a dhaga; ``@pytest.mark.dhaga_simulated`` runs it by many seeds, see
-``dhaga.simulation``; the fixture ``dhaga_clock`` gives it a clock that jumps to the next
-deadline; ``--dhaga-seed`` shuffles the run queues of such clocks. The rest of the kit is in ``dhaga.testing``.
+``@pytest.mark.dhaga`` runs a test in a dhaga. ``@pytest.mark.dhaga_simulated`` runs a test with many seeds; see
+``dhaga.simulation``. The fixture ``dhaga_clock`` is a clock that jumps to the next deadline, and ``--dhaga-seed``
+shuffles the run queues of tests with this clock. ``dhaga.testing`` has further tools.
 
 A marked test runs in a dhaga of the main code's scheduler; its fixtures, ``setUp`` and ``tearDown`` run in the main
-code. So the main code is parked meanwhile, and a test in which every dhaga waits for ever ends with a Deadlock that
-names the waits. Dhagas that the test has left are cancelled after it; daemons may be left.
+code. The main code is parked during the test. So a test in which every dhaga waits forever ends with a Deadlock that
+names the waits. Dhagas that a test has left are cancelled after the test. The test fails, unless all of them are
+daemons.
 
-The hooks are in ``_dhaga_pytest.py``, outside the package, because pytest loads them in every environment with Dhaga;
-they import this module for the first marked test. ``-p dhaga.pytest_plugin`` also loads them, if plugins are named one
-by one.
+pytest loads the hooks in every environment with Dhaga. So the hooks are in ``_dhaga_pytest.py``, outside the package,
+and loading them does not import Dhaga. The hooks import this module for the first marked test. The option
+``-p dhaga.pytest_plugin`` loads the hooks explicitly.
 
-PYTEST_DONT_REWRITE: there is no assert here, and pytest would warn where this was imported before.
+PYTEST_DONT_REWRITE: this module has no assert. Without this mark, pytest would warn if this module was imported before.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ from _dhaga_pytest import (
 )
 
 from . import testing
-from ._kernel.api import Timeout, spawn
+from ._kernel.api import spawn
 from ._kernel.originals import monotonic
 from ._kernel.run.attachment import schedulers
 from ._kernel.run.microthread import RUNNING, Dhaga
+from ._kernel.timeout import Timeout
 
 if TYPE_CHECKING:
     from .debug._snapshot import DhagaView
@@ -53,16 +55,16 @@ __all__ = [
 ]  # fmt: skip
 
 END_SECONDS = 5.0
-"""Seconds that leftover dhagas get to end after their cancel."""
+"""The longest time, in seconds, for which the plugin waits until cancelled leftover dhagas have ended."""
 
 LONGEST_LIST = 20
-"""The most leftover dhagas that are listed one by one."""
+"""The largest number of leftover dhagas that a report lists."""
 
 # ---- the seed
 
 
 def choose_seed() -> None:
-    """Choose the seed of a test if each test gets its own."""
+    """Set a random seed, for runs in which each test has its own seed."""
     testing.seed = random.SystemRandom().getrandbits(32)
 
 
@@ -73,7 +75,7 @@ MARK = Signature([Parameter("timeout", Parameter.POSITIONAL_OR_KEYWORD, default=
 
 
 def timeout_of(mark: pytest.Mark) -> float | None:
-    """Return the timeout of a mark; a malformed mark fails the test."""
+    """Return the timeout of a mark; an invalid mark fails the test."""
     try:
         timeout = MARK.bind(*mark.args, **mark.kwargs).arguments.get("timeout")
     except TypeError as error:
@@ -101,7 +103,7 @@ def in_dhaga(fn: Callable[..., Any], name: str, timeout: float | None) -> Callab
 
 
 def call_in_dhaga(call: Callable[[], Any], name: str, timeout: float | None) -> Any:
-    """Run a test in a dhaga, then cancel the dhagas it left. A passing test that left dhagas fails."""
+    """Run a test in a dhaga, then cancel the dhagas that the test has left. If not all are daemons, the test fails."""
     from .debug import _spawn_sites
 
     __tracebackhide__ = True
@@ -113,26 +115,26 @@ def call_in_dhaga(call: Callable[[], Any], name: str, timeout: float | None) -> 
             left = sorted(filter(must_have_ended, live_dhagas() - before), key=age)
             descriptions = [description(dhaga) for dhaga in left[:LONGEST_LIST]]
         finally:
-            cancel_and_join(live_dhagas() - before)
+            cancel_and_join(lambda: live_dhagas() - before)
     if left:
         fail_leaving(name, len(left), descriptions)
     return value
 
 
 def result_of(test: Dhaga, timeout: float | None) -> Any:
-    """Wait for a test. Raises: what it raises; TimeoutError, with a dump, if the timeout comes first."""
+    """Return the result of a test. Raises: the test's error; TimeoutError with a dump of waits after ``timeout``."""
     __tracebackhide__ = True
     try:
         with Timeout(timeout):
             return test.result()
     except TimeoutError:
-        if test.is_alive():  # else the test itself raised it
+        if test.is_alive():  # otherwise the test itself has raised the error
             fail_late(test, timeout)
         raise
 
 
 def fail_late(test: Dhaga, timeout: float | None) -> NoReturn:
-    """Raise TimeoutError, with a dump as its note."""
+    """Raise TimeoutError with a dump of all dhagas as its note."""
     by = " of the virtual clock" if isinstance(test.scheduler.clock, testing.VirtualClock) else ""
     error = TimeoutError(f"{test.name} was not done within {timeout} s{by}")
     error.add_note(dump_without_pytest())
@@ -140,7 +142,7 @@ def fail_late(test: Dhaga, timeout: float | None) -> NoReturn:
 
 
 def dump_without_pytest() -> str:
-    """Return the dump without the main code of this thread: its stack is 45 lines of pytest's frames."""
+    """Return a dump without this thread's main code, whose stack is 45 lines of pytest's frames."""
     from .debug import _dump, snapshot
 
     seen = snapshot()
@@ -149,7 +151,7 @@ def dump_without_pytest() -> str:
 
 
 def is_the_caller(view: DhagaView) -> bool:
-    """Return whether a view shows the code that took the snapshot: main code that does not wait."""
+    """Return whether a view shows the code that took the snapshot: the only main code that is running."""
     return view.kind == "main code" and view.state == RUNNING
 
 
@@ -168,8 +170,12 @@ SIMULATED = Signature(
 """The arguments of the mark ``dhaga_simulated``."""
 
 
+ENDINGS = ("Skipped", "XFailed", "Exit")
+"""The classes of the errors of ``pytest.skip()``, ``pytest.xfail()`` and ``pytest.exit()``."""
+
+
 class CurrentSimulation:
-    """The simulation that a test runs in, for its fixture: there is another one for each seed."""
+    """A proxy for the simulation in which a test is running, since each seed has a new simulation."""
 
     def __getattr__(self, name: str) -> Any:
         from .simulation import current
@@ -178,7 +184,7 @@ class CurrentSimulation:
 
 
 def in_simulations(fn: Callable[..., Any], name: str, mark: pytest.Mark) -> Callable[..., Any]:
-    """Return a function that runs the test by many seeds. A failing run is made small, and then repeated here."""
+    """Return a function that runs the test with many seeds. A failing run is shrunk and repeated in this process."""
     try:
         arguments = SIMULATED.bind(*mark.args, **mark.kwargs)
     except TypeError as error:
@@ -194,7 +200,7 @@ def in_simulations(fn: Callable[..., Any], name: str, mark: pytest.Mark) -> Call
 
 
 def simulate(call: Callable[[], object], name: str, arguments: dict[str, Any]) -> None:
-    """Search the seeds for a failure of a test, and fail by it."""
+    """Run a test with all seeds, and fail with the first failure."""
     from .simulation import Settings, search, shrink
     from .simulation._schedule.strategies import strategy_of
 
@@ -205,11 +211,13 @@ def simulate(call: Callable[[], object], name: str, arguments: dict[str, Any]) -
     if findings.interrupted:
         raise KeyboardInterrupt
     if findings.failures:
-        fail_simulated(call, settings, name, shrink(call, settings, findings.failures[0]))
+        first = findings.failures[0]
+        # Such a run needs no report, and is repeated only so that pytest sees its error.
+        fail_simulated(call, settings, name, first if first.kind in ENDINGS else shrink(call, settings, first))
 
 
 def fail_simulated(call: Callable[[], object], settings: Any, name: str, failed: Any) -> NoReturn:
-    """Repeat a failing run here, so that pytest shows its error, with the lines around its switches."""
+    """Repeat a failing run in this process, so that pytest shows the error with the lines around the switches."""
     from .simulation._schedule.switches import switches_from
     from .simulation._search.outcome import run_in
     from .simulation._world.report import failure_text
@@ -222,7 +230,9 @@ def fail_simulated(call: Callable[[], object], settings: Any, name: str, failed:
         switches, faults = switches_from(failed.switches), numbers_from(failed.faults)
         run_in(settings.simulation(failed.seed, switches=switches, only_faults=faults), call)
     except BaseException as error:
-        if type(error).__name__ == failed.kind:
+        if failed.kind in ENDINGS:
+            vars(error).pop("__notes__", None)  # the report: a skipped test has not failed
+        elif type(error).__name__ == failed.kind:
             error.add_note(hint.lstrip())
         raise
     pytest.fail(f"{failed.report}{hint}", pytrace=False)
@@ -237,8 +247,8 @@ def live_dhagas() -> set[Dhaga]:
 
 
 def must_have_ended(dhaga: Dhaga) -> bool:
-    """Return whether a leftover dhaga is a fault. A daemon is no fault, and neither is a dhaga that is ending in
-    another OS thread.
+    """Return whether a leftover dhaga makes the test fail: daemons, and dhagas that are ending in another thread, do
+    not.
     """
     return dhaga.is_alive() and not dhaga.daemon
 
@@ -248,7 +258,7 @@ def age(dhaga: Dhaga) -> int:
 
 
 def description(dhaga: Dhaga) -> str:
-    """Describe a dhaga, with its spawn site outside Dhaga's own code if there is one."""
+    """Return the repr of a dhaga with the line that spawned it, if possible a line outside Dhaga's own code."""
     from .debug import _spawn_sites
 
     stack = _spawn_sites.spawn_site_of(dhaga)
@@ -257,15 +267,16 @@ def description(dhaga: Dhaga) -> str:
 
 
 def fail_leaving(name: str, count: int, descriptions: list[str]) -> None:
-    """Fail a test that has left dhagas; the first ones are listed."""
+    """Fail a test that has left dhagas. ``descriptions`` describes the oldest of these dhagas."""
     more = [f"... and {count - len(descriptions)} more"] if count > len(descriptions) else []
     pytest.fail("\n  ".join([f"{name} has left over {count} of its dhagas:", *descriptions, *more]), pytrace=False)
 
 
-def cancel_and_join(dhagas: Iterable[Dhaga]) -> None:
-    """Cancel the dhagas that were left, and wait ``END_SECONDS`` at most until they have ended."""
-    for dhaga in dhagas:
-        dhaga.cancel("its test is over")
+def cancel_and_join(leftover: Callable[[], Iterable[Dhaga]]) -> None:
+    """Cancel leftover dhagas, also those that they spawn meanwhile, and wait at most ``END_SECONDS`` for their end."""
     deadline = monotonic() + END_SECONDS
-    for dhaga in dhagas:
-        dhaga.join(max(0.0, deadline - monotonic()))
+    while (dhagas := leftover()) and monotonic() < deadline:
+        for dhaga in dhagas:
+            dhaga.cancel("its test is over")
+        for dhaga in dhagas:
+            dhaga.join(max(0.0, deadline - monotonic()))

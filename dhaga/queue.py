@@ -1,24 +1,28 @@
-"""The standard ``queue`` on dhagas: Queue, LifoQueue, PriorityQueue, SimpleQueue, with 3.13's shutdown on every Python.
+"""The standard ``queue`` for dhagas: Queue, LifoQueue, PriorityQueue and SimpleQueue, with Python 3.13's shutdown.
 
-Safe between dhagas of any scheduler and plain OS threads. A Queue has a lock, ``mutex``, held for a few lines that
-never park; while it is free, getters wait only if there are no items, and putters only if there is no room. An item
-goes straight to the first getter (hand-over); the item of a waiting putter is in the putter's wake value until a
-``get`` makes room and stores it. So a woken waiter has its item, and no later caller overtakes it.
+Dhagas of any scheduler and plain OS threads may share a queue. A Queue has a lock, ``mutex``, which is held only for a
+few lines that never park. While the mutex is free, getters wait only if there are no items, and putters only if there
+is no room. ``put`` hands an item over to the first waiting getter. The item of a waiting putter is kept in the putter's
+``_value`` until a ``get`` makes room and stores the item. So a woken waiter need not check the queue again, and no
+later caller overtakes it.
 
-``get`` takes an item without the mutex where that is one atomic call of a deque or a list (``_sync/lock.py`` explains
-the atomic lines), and enters the mutex only if putters wait. A subclass's own methods, which may do anything, are
-always called with the mutex held. ``_sync/queue_items.py`` decides that for each queue: ``_stock_`` is the items that
-may be taken without the mutex, ``_take_`` takes one, ``_hands_over_`` says whether one may go straight to a getter.
+``get`` removes an item without the mutex if one atomic call of a deque or list does that (see ``_sync/lock.py``). It
+then acquires the mutex only if putters wait. A subclass's own methods may run any code, so they are always called with
+the mutex held. ``_sync/queue_items.py`` sets three attributes of each queue. ``_stock_`` is the collection of items, or
+None if they may be removed only with the mutex held. ``_take_`` is the function that removes an item.
+``_hands_over_`` is true if an item may go straight to a getter.
 
-``qsize`` counts an item that was handed over until its getter runs, because it would be in the queue among OS threads:
-pools of threads grow by ``busy + qsize()``. A ``get`` that finds nothing ends that count, because its caller knows then
-that the item is gone.
+``qsize`` counts a handed-over item until its getter runs. With OS threads, such an item would still be in the queue.
+Thread pools rely on that: they compute the number of threads to start from ``busy + qsize()``. But a caller whose
+``get`` raises Empty at once can conclude that all items are gone. So from then on, ``qsize`` does not count the items
+that were handed over before.
 
-A program that uses ``not_empty`` or ``not_full`` waits beside our getters and putters, as a watcher: it is woken in its
-turn, with nothing handed over. The first use turns the calls without the mutex off for that queue.
+If a program waits on ``not_empty`` or ``not_full``, the caller queues up among the getters or putters, as a watcher: it
+is woken in its turn, without a hand-over. After the first use of these conditions, all calls of that queue hold the
+mutex.
 
-Rejected: an OS lock as the mutex, at six times the cost; conditions, as in the standard Queue: each item would wake a
-getter that then competes for the lock.
+Rejected: an OS lock as the mutex, which costs six times as much as ours. Rejected: conditions, as in the standard
+Queue, because each item would wake a getter that then competes for the lock.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ if sys.version_info >= (3, 13):
 else:
 
     class ShutDown(Exception):
-        """Raised by ``put`` and ``get`` of a queue that is shut down."""
+        """Raised by ``put`` and ``get`` of a queue that was shut down."""
 
 
 __all__ = ["Empty", "Full", "LifoQueue", "PriorityQueue", "Queue", "ShutDown", "SimpleQueue"]
@@ -60,11 +64,11 @@ __all__ = ["Empty", "Full", "LifoQueue", "PriorityQueue", "Queue", "ShutDown", "
 T = TypeVar("T")
 
 watching: Any = originals.RLock()
-"""Held while a queue gets its set of watchers: a second set would hide the waiters in the first."""
+"""Lock that is held while a queue's set of watchers is created, so that only one set is created."""
 
 
 def renew_lock() -> None:
-    """In a forked child, replace the lock, which another thread of the parent may have held."""
+    """Replace the lock in a forked child, because another thread of the parent may have held it."""
     global watching
     watching = originals.RLock()
 
@@ -73,10 +77,10 @@ system.register_at_fork(after_in_child=renew_lock)
 
 
 class Queue(QueueItems[T]):
-    """A FIFO queue, bounded if ``maxsize`` is above 0. Source: ``queue.Queue``, with ``shutdown`` on every Python.
+    """A FIFO queue, bounded if ``maxsize`` is above 0. Source: ``queue.Queue``, with ``shutdown`` of Python 3.13.
 
-    Subclasses may override ``_init``, ``_qsize``, ``_put`` and ``_get``, which are called under ``mutex`` and must not
-    park; programs may replace them, and ``queue``, on an instance.
+    Subclasses may override ``_init``, ``_qsize``, ``_put`` and ``_get``, which are called with ``mutex`` held and must
+    not park. Programs may also replace these methods, and the attribute ``queue``, on an instance.
 
     >>> queue = Queue(maxsize=1)
     >>> queue.put("item"), queue.full(), queue.get()
@@ -94,10 +98,10 @@ class Queue(QueueItems[T]):
         self.is_shutdown: bool = False
         self.mutex: Mutex = Mutex()
         self._getters_ = WaitQueue(self, "queue.get")
-        self._putters_ = WaitQueue(self, "queue.put")  # the item of each is in its _value
+        self._putters_ = WaitQueue(self, "queue.put")  # each waiter's item is in its _value
         self._joiners_ = WaitQueue(self, "queue.join")
-        self._handed_over_ = False  # whether an item may be on its way to a getter
-        self._watchers_: set[Waiter] | None = None  # waiters of not_empty and not_full; None until one of these is used
+        self._handed_over_ = False  # whether a woken getter may still have to run
+        self._watchers_: set[Waiter] | None = None  # waiters of not_empty and not_full; None before the first use
         self._init(maxsize)
         self._bind_shortcuts_()
 
@@ -112,14 +116,14 @@ class Queue(QueueItems[T]):
 
     # ---- put
 
-    @compiled  # C: only the item, a free mutex, items in a deque; only getters wait for items
+    @compiled  # C: used only for put(item), with a free mutex, items in a deque, and no waiters except getters
     @calls_out
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item.
 
         Parks: while the queue is full (``queue.put``). Raises: Full after ``timeout`` seconds, ShutDown.
         """
-        if timeout is not None and block:
+        if timeout is not None and block and self.maxsize > 0:
             check_timeout(timeout)
         if overlong and not block:
             found_nothing()
@@ -133,10 +137,10 @@ class Queue(QueueItems[T]):
             while self._getters_ and self._hands_over_:
                 try:
                     getter = self._getters_.popleft().pop()
-                except IndexError:  # the waiter has left, or another OS thread took the last one
+                except IndexError:  # the getter has left, or another OS thread took the last ticket
                     continue
                 getter.deliver_wake(item)
-                self._handed_over_ = True  # after the wake: qsize() looks for the getter among those that were woken
+                self._handed_over_ = True  # after the wake, because qsize() searches the woken getters
                 self.unfinished_tasks += 1
                 return
             if self.maxsize <= 0 or self._size_() < self.maxsize:
@@ -151,10 +155,13 @@ class Queue(QueueItems[T]):
             me.prepare_park("queue.put", self._putters_)
             me._value = item
             self._putters_.append(me.parked)
-            # Check again: a get() without the mutex may have made room before this putter was queued.
+            # Check again: a get() without the mutex may have made room before this putter queued up.
             if FREE_THREADED and self._stock_ is not None:
                 fence(self._stock_)
-            self._admit_putters_()
+            try:
+                self._admit_putters_()
+            except BaseException as raised:  # an error of a subclass's _qsize()
+                self._putters_.leave_with(raised, me)
         finally:
             mutex._free = True
         self._park_for_(me, timeout, Full)
@@ -166,9 +173,9 @@ class Queue(QueueItems[T]):
         return value
 
     def _serve_getters_(self) -> None:
-        """Hand items to getters by the subclass's own ``_get``, whose errors are raised in the getter.
+        """Hand over items to getters with the subclass's ``_get``, whose errors are raised in the getter.
 
-        A watcher's item stays in the queue, and the watcher takes it later.
+        A watcher is only woken: one item per watcher stays in the queue for the watcher to remove.
         """
         promised = 0
         while self._getters_ and self._qsize() > promised:
@@ -182,7 +189,7 @@ class Queue(QueueItems[T]):
                 self._deliver_next_(getter, self._get)
 
     def _deliver_next_(self, getter: Waiter, take: Callable[[], T]) -> None:
-        """Wake a getter with an item, or with the error of the subclass's method."""
+        """Wake a getter with an item, or with the error of the subclass's ``_get``."""
         try:
             item = take()
         except BaseException as error:
@@ -200,7 +207,7 @@ class Queue(QueueItems[T]):
             self.mutex._free = True
 
     def _admit_putters_(self) -> None:
-        """Store the items of parked putters while there is room, and wake them."""
+        """Store the items of parked putters while there is room, and wake these putters."""
         if self._watchers_:
             self._admit_beside_watchers_()
             return
@@ -208,17 +215,17 @@ class Queue(QueueItems[T]):
             putter = self._putters_.take_first()
             if putter is None:
                 return
-            # As in _admit_(): a call of it would cost 2 % of a put that waits.
+            # The body of _admit_() is repeated here: a call would add 2 % to the time of a put that waits.
             try:
                 self._store_(putter._value)
-            except BaseException as error:  # of a subclass's _put(): raised in the putter
+            except BaseException as error:  # an error of a subclass's _put() is raised in the putter
                 putter.deliver_wake(error=error)
             else:
                 self.unfinished_tasks += 1
                 putter.deliver_wake(True)
 
     def _admit_beside_watchers_(self) -> None:
-        """Admit putters among which watchers wait: a watcher has nothing to store yet, and its room stays free."""
+        """Admit putters and watchers in turn. A watcher is only woken; room for one item is kept for the watcher."""
         promised = 0
         while self._putters_ and (self.maxsize <= 0 or self._size_() + promised < self.maxsize):
             putter = self._putters_.take_first()
@@ -234,7 +241,7 @@ class Queue(QueueItems[T]):
         """Store a putter's item, and wake the putter."""
         try:
             self._store_(putter._value)
-        except BaseException as error:  # of a subclass's _put(): raised in the putter
+        except BaseException as error:  # an error of a subclass's _put() is raised in the putter
             putter.deliver_wake(error=error)
         else:
             self.unfinished_tasks += 1
@@ -247,19 +254,19 @@ class Queue(QueueItems[T]):
 
     # ---- get
 
-    @compiled  # C: items in a deque
+    @compiled  # C: used only for items in a deque
     @calls_out
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Remove and return an item.
 
-        Parks: while there is none (``queue.get``). Raises: Empty after ``timeout`` seconds, ShutDown.
+        Parks: while there is no item (``queue.get``). Raises: Empty after ``timeout`` seconds, ShutDown.
         """
         if timeout is not None and block:
             check_timeout(timeout)
         if self._stock_:
             try:
                 item: T = self._take_()
-            except IndexError:  # another OS thread took the last one
+            except IndexError:  # another OS thread took the last item
                 pass
             else:
                 if self._putters_:
@@ -281,23 +288,20 @@ class Queue(QueueItems[T]):
             if self.is_shutdown:
                 raise ShutDown
             if not block or (timeout is not None and timeout <= 0):
-                self._handed_over_ = False  # the caller sees that the items handed over are gone
+                self._handed_over_ = False  # this caller found the queue empty, so handed-over items no longer count
                 raise Empty
             me = this_waiter()
             me.prepare_park(self._getters_.reason, self._getters_)
             self._getters_.append(me.parked)
         finally:
             mutex._free = True
-        try:
-            item = me.park_within(timeout)
-        finally:
-            me.wait_target = None  # qsize() counts this getter's item until now
+        item = me.park_within(timeout)
         if item is TIMED_OUT:
             raise Empty
         return item
 
     def _take_under_mutex_(self) -> T:
-        """Remove and return an item, and admit a putter. Returns: NOTHING if another ``get`` took the last one."""
+        """Remove and return an item, and admit a putter. Returns: NOTHING if another ``get`` took the last item."""
         try:
             item = self._take_()
         except IndexError:
@@ -315,7 +319,7 @@ class Queue(QueueItems[T]):
     # ---- the rest
 
     def task_done(self) -> None:
-        """Count one taken item as done. Raises: ValueError if more items are done than were put."""
+        """Record that one item has been processed. Raises: ValueError if called more often than ``put``."""
         self.mutex.acquire()
         try:
             if self.unfinished_tasks <= 0:
@@ -327,26 +331,32 @@ class Queue(QueueItems[T]):
             self.mutex._free = True
 
     def join(self) -> None:
-        """Wait until ``task_done`` was called for every item put. Parks: ``queue.join``."""
-        self.all_tasks_done.wait()
+        """Wait until ``task_done`` was called once for every item. Parks: ``queue.join``."""
+        finished = self.all_tasks_done
+        while self.unfinished_tasks:  # a program may notify the condition before all tasks are done
+            finished.wait()
 
     @property
     def all_tasks_done(self) -> AllTasksDone:
-        """The condition that ``join`` waits for. Programs use it to wait with a timeout."""
+        """The condition that ``join`` waits for. Programs use the condition to wait with a timeout."""
         return AllTasksDone(self, self._joiners_)
 
     @property
     def not_empty(self) -> QueueCondition:
-        """The condition that a getter waits for, over ``mutex``: subclasses wait for a special item with it."""
+        """The condition that getters wait for, with the lock ``mutex``. Subclasses wait on the condition for a special
+        item.
+        """
         return QueueCondition(self.mutex, self._getters_, self._watched_(), self._serve_getters_)
 
     @property
     def not_full(self) -> QueueCondition:
-        """The condition that a putter waits for, over ``mutex``: a program that has made room notifies it."""
+        """The condition that putters wait for, with the lock ``mutex``. A program that makes room must notify the
+        condition.
+        """
         return QueueCondition(self.mutex, self._putters_, self._watched_(), self._admit_putters_)
 
     def _watched_(self) -> set[Waiter]:
-        """Return the waiters of the two conditions; from the first call on, ``put`` and ``get`` hold the mutex."""
+        """Return the set of watchers. After the first call, ``put`` and ``get`` always hold the mutex."""
         if self._watchers_ is None:
             with watching:
                 self._watchers_ = set() if self._watchers_ is None else self._watchers_
@@ -354,7 +364,7 @@ class Queue(QueueItems[T]):
         return self._watchers_
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Make ``put`` raise ShutDown, and ``get`` once the queue is empty. ``immediate``: drop all items first."""
+        """Make ``put``, and ``get`` of an empty queue, raise ShutDown. ``immediate``: remove all items first."""
         self.mutex.acquire()
         try:
             self.is_shutdown = True
@@ -369,7 +379,7 @@ class Queue(QueueItems[T]):
             self.mutex._free = True
 
     def _wake_with_shutdown_(self, waiters: WaitQueue) -> None:
-        """Raise ShutDown in all waiters; a watcher looks for itself."""
+        """Raise ShutDown in all waiters except watchers, which are only woken."""
         while (waiter := waiters.take_first()) is not None:
             watches = self._watchers_ is not None and waiter in self._watchers_
             waiter.deliver_wake(error=None if watches else ShutDown())

@@ -1,11 +1,11 @@
 """The standard ``select`` on dhagas: ``select``, ``poll``, ``epoll`` and ``kqueue`` park where they would block.
 
-Each first calls the standard function, with timeout 0. If nothing is ready, the caller parks until another poll can
-find an event (``_iowait/fd_set.py``), or the close of a ``dhaga.socket`` among the fds. A plain OS thread calls the
-standard function.
+Each function first calls its standard counterpart with timeout 0. If no fd is ready, the caller parks until another
+poll may find an event (``_iowait/fd_set.py``), or until a ``dhaga.socket`` or ``dhaga.os.close`` closes one of the fds.
+A plain OS thread blocks in the standard function.
 
-A program that polls in a loop and always finds something would never park. So after ``ANSWERS_BEFORE_YIELD`` immediate
-answers in a row the caller yields: it may be waiting for an action of other dhagas.
+A program that polls in a loop and always gets an immediate result would never park, even if it waited for an action of
+other dhagas. So after ``ANSWERS_BEFORE_YIELD`` immediate results in a row the caller yields.
 
 All other names are the standard module's own.
 """
@@ -37,13 +37,13 @@ from ._kernel.wait.current import parking_waiter, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
 from ._kernel.wait.waiter import TIMED_OUT, Waiter
 
-# Taken before a patch can replace it.
+# The standard function, taken before a patch can replace it.
 standard_select: Callable[..., tuple[list[Any], list[Any], list[Any]]] = standard.select
 MAX_SECONDS = 2.0**63 / 1e9
-MAX_MILLISECONDS = 2**31 - 1  # what ``epoll_wait`` takes
+MAX_MILLISECONDS = 2**31 - 1  # the maximum of ``epoll_wait``
 MAX_POLL_MILLISECONDS = MAX_MILLISECONDS if sys.version_info < (3, 15) else math.inf
 ANSWERS_BEFORE_YIELD = 16
-"""After this many immediate answers in a row, to any callers in the process, a caller yields to other dhagas."""
+"""The number of immediate results in a row, counted over all callers of the process, after which a caller yields."""
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
@@ -54,7 +54,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 def select(
     rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Wait until something in the lists is readable, writable, or has urgent data. Parks: ``select``.
+    """Wait until an fd is readable (``rlist``), writable (``wlist``) or has urgent data (``xlist``). Parks: ``select``.
 
     Raises: TypeError, ValueError, OSError (EBADF). Source: ``select.select``.
     """
@@ -80,7 +80,7 @@ def select(
 
 
 class poll:
-    """A list of fds to wait for. Source: ``select.poll``."""
+    """A set of fds whose events ``poll`` waits for. Source: ``select.poll``."""
 
     __slots__ = ("masks", "polling", "real")
 
@@ -95,22 +95,22 @@ class poll:
         return f"<poll of {len(self.masks)} fds{', polling' if self.polling else ''}>"
 
     def register(self, fd: Any, eventmask: int = POLLIN | POLLPRI | POLLOUT, /) -> None:
-        """Add an fd, or change the events that it is watched for."""
+        """Add an fd, or change the events for which it is watched."""
         self.real.register(fd, eventmask)
         self.masks[fileno_of(fd)] = operator.index(eventmask)
 
     def modify(self, fd: Any, eventmask: int, /) -> None:
-        """Change the events that an fd is watched for. Raises: FileNotFoundError if it was not registered."""
+        """Change the events for which an fd is watched. Raises: FileNotFoundError if the fd was not registered."""
         self.real.modify(fd, eventmask)
         self.masks[fileno_of(fd)] = operator.index(eventmask)
 
     def unregister(self, fd: Any, /) -> None:
-        """Remove an fd. Raises: KeyError."""
+        """Remove an fd. Raises: KeyError if the fd was not registered."""
         self.real.unregister(fd)
         del self.masks[fileno_of(fd)]
 
     def poll(self, timeout: float | None = None, /) -> list[tuple[int, int]]:
-        """Wait until an fd has an event, for ``timeout`` milliseconds; None or below 0: forever. Parks: ``poll``.
+        """Wait at most ``timeout`` milliseconds for an event; forever if None or below 0. Parks: ``poll``.
 
         Raises: RuntimeError if the object is being polled already.
         """
@@ -131,13 +131,13 @@ class poll:
             self.polling = False
 
     def poll_slow_path(self, limit: float | None) -> list[tuple[int, int]]:
-        """Park until an fd has an event or the limit, in milliseconds, is over."""
+        """Park until an fd has an event or ``limit`` milliseconds have passed."""
         immediate.in_a_row = 0
         me = this_waiter()
         if isinstance(me, OSThread):
             return self.real.poll(limit)  # type: ignore[no-any-return]
         events_by_fd = dict(self.masks)
-        # A copy: as in the standard, changes made meanwhile count only for the next call.
+        # Use a copy, because changes made meanwhile apply only to the next call, as with the standard class.
         snapshot = originals.poll()
         for fd, mask in events_by_fd.items():
             snapshot.register(fd, mask)
@@ -146,7 +146,7 @@ class poll:
 
 
 class KernelSet:
-    """A set of fds or filters in the kernel, as a file of its own. ``standard``: the class of the standard library."""
+    """Base class of epoll and kqueue, kernel objects with their own fd. ``standard``: the standard library's class."""
 
     __slots__ = ("real", "watchers")
 
@@ -155,21 +155,21 @@ class KernelSet:
     __getstate__: Any = refuse_copy
 
     def adopt(self, real: Any) -> Self:
-        """Wrap a standard object, and watch its fd."""
+        """Wrap a standard object, and create the watchers of its fd."""
         self.real: Any = real
         self.watchers: FdWatchers = FdWatchers(real.fileno())
         return self
 
     @classmethod
     def fromfd(cls, fd: int, /) -> Self:
-        """Wrap an fd that is such a set already."""
+        """Return a set over an existing fd of this kind."""
         return cls.__new__(cls).adopt(cls.standard.fromfd(fd))
 
     def __repr__(self) -> str:
         return f"<{self.standard.__name__} {'closed' if self.closed else f'fd {self.fileno()}'}>"
 
     def fileno(self) -> int:
-        """Return the set's own fd. Raises: ValueError once closed."""
+        """Return the set's own fd. Raises: ValueError if the set is closed."""
         return self.real.fileno()  # type: ignore[no-any-return]
 
     @property
@@ -185,7 +185,7 @@ class KernelSet:
 
 @refuse_async_with()
 class epoll(KernelSet):
-    """A set of fds in the kernel; only ``poll`` waits. Source: ``select.epoll``."""
+    """A set of fds in the kernel, for whose events ``poll`` waits. Source: ``select.epoll``."""
 
     __slots__ = ()
 
@@ -204,19 +204,19 @@ class epoll(KernelSet):
         self.close()
 
     def register(self, fd: Any, eventmask: int = POLLIN | POLLPRI | POLLOUT) -> None:
-        """Add an fd. Raises: FileExistsError."""
+        """Add an fd. Raises: FileExistsError if the fd is registered already."""
         self.real.register(fd, eventmask)
 
     def modify(self, fd: Any, eventmask: int) -> None:
-        """Change the events that an fd is watched for. Raises: FileNotFoundError."""
+        """Change the events for which an fd is watched. Raises: FileNotFoundError if the fd was not registered."""
         self.real.modify(fd, eventmask)
 
     def unregister(self, fd: Any) -> None:
-        """Remove an fd. Raises: FileNotFoundError."""
+        """Remove an fd. Raises: FileNotFoundError if the fd was not registered."""
         self.real.unregister(fd)
 
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
-        """Wait until an fd has an event, for ``timeout`` seconds; None or below 0: forever. Parks: ``read fd N``."""
+        """Wait at most ``timeout`` seconds for an event; forever if None or below 0. Parks: ``read fd N``."""
         limit = seconds_of(timeout, "timeout must be an integer or None")
         if limit is not None and math.ceil(limit * 1000) > MAX_MILLISECONDS:
             raise OverflowError("timeout is too large")
@@ -234,7 +234,7 @@ class epoll(KernelSet):
 
 
 class kqueue(KernelSet):
-    """A set of filters in the kernel; only ``control`` waits. Source: ``select.kqueue``."""
+    """A set of filters in the kernel, for whose events ``control`` waits. Source: ``select.kqueue``."""
 
     __slots__ = ()
 
@@ -244,7 +244,7 @@ class kqueue(KernelSet):
         self.adopt(originals.kqueue())
 
     def control(self, changelist: Any, maxevents: int, timeout: float | None = None, /) -> list[Any]:
-        """Make changes, then wait for up to ``maxevents`` events, for ``timeout`` seconds. Parks: ``read fd N``.
+        """Change filters, then wait at most ``timeout`` seconds for up to ``maxevents`` events. Parks: ``read fd N``.
 
         Raises: OSError, TypeError, ValueError.
         """
@@ -289,7 +289,7 @@ if originals.kqueue is None:
 
 
 def seconds_of(timeout: Any, message: str) -> float | None:
-    """Return a timeout as a number, None unchanged. Raises: TypeError with ``message``, ValueError, OverflowError."""
+    """Return a timeout as a number or None. Raises: TypeError with ``message``, ValueError, OverflowError."""
     if timeout is None:
         return None
     if not isinstance(timeout, float):
@@ -305,7 +305,7 @@ def seconds_of(timeout: Any, message: str) -> float | None:
 
 
 def fileno_of(thing: Any) -> int:
-    """Return an int itself, or the fd of an object; the standard call has validated it before."""
+    """Return an int unchanged, and the fd of any other object. The standard call has validated the argument."""
     return thing if isinstance(thing, int) else thing.fileno()
 
 
@@ -313,20 +313,25 @@ def fileno_of(thing: Any) -> int:
 
 
 class ImmediateAnswers:
-    """Counts answers found without waiting, in a row."""
+    """A counter of consecutive results that were found without waiting."""
 
     in_a_row: int = 0
     yield_at_each: bool = False
-    """Whether each answer yields, after the poll: programs of gevent and eventlet rely on it."""
+    """Whether the caller yields after each immediate result. Programs for gevent and eventlet rely on this."""
 
     def count_call(self) -> None:
-        """Count a call; above ``ANSWERS_BEFORE_YIELD`` yield, if the caller can park. A park resets the count."""
+        """Count a call; if the count exceeds ``ANSWERS_BEFORE_YIELD``, yield. A park resets the count."""
         self.in_a_row += 1
         if self.in_a_row > ANSWERS_BEFORE_YIELD:
             self.yield_()
 
+    def begin_again(self, count: int = 0) -> int:
+        """Set the count. Returns: the former count. From: a simulation, at its start and its end."""
+        before, self.in_a_row = self.in_a_row, count
+        return before
+
     def end_call(self) -> None:
-        """Yield where each answer does. From: a call that is about to return an immediate answer."""
+        """Yield if ``yield_at_each`` is set. From: a call that is about to return an immediate result."""
         if self.yield_at_each:
             self.yield_()
 

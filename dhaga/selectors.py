@@ -1,7 +1,7 @@
-"""The standard ``selectors`` on dhagas: ``select`` parks where it would block.
+"""The standard ``selectors`` for dhagas: the method ``select`` of a selector parks where it would block.
 
-Each class is the standard's, over the counterpart of its system call in ``dhaga.select``. A plain OS thread blocks. All
-other names are the standard module's own.
+Each class derives from the standard class, but uses the counterpart of its system call in ``dhaga.select``. A plain OS
+thread blocks. All other names are the standard module's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 class SelectSelector(standard.SelectSelector):
-    """A selector over our ``select``. Source: ``selectors.SelectSelector``, by its hook ``_select``."""
+    """A selector that uses our ``select``, with the hook ``_select``. Source: ``selectors.SelectSelector``."""
 
     _select = staticmethod(select)
 
@@ -34,7 +34,7 @@ if hasattr(system, "poll"):
     from .select import poll
 
     class PollSelector(standard.PollSelector):
-        """A selector over our ``poll``. Source: ``selectors.PollSelector``, by its hook ``_selector_cls``."""
+        """A selector that uses our ``poll``, with the hook ``_selector_cls``. Source: ``selectors.PollSelector``."""
 
         _selector_cls = poll
 
@@ -45,7 +45,7 @@ if hasattr(system, "epoll"):
     from .select import epoll
 
     class EpollSelector(standard.EpollSelector):
-        """A selector over our ``epoll``. Source: ``selectors.EpollSelector``, by its hook ``_selector_cls``."""
+        """A selector that uses our ``epoll``, with the hook ``_selector_cls``. Source: ``selectors.EpollSelector``."""
 
         _selector_cls = epoll
 
@@ -56,10 +56,10 @@ if hasattr(system, "kqueue"):
     from .select import kqueue
 
     class KqueueSelector(originals.selector_over(kqueue)):  # type: ignore[misc]
-        """A selector over our ``kqueue``. Source: ``selectors.KqueueSelector``."""
+        """A selector that uses our ``kqueue``. Source: ``selectors.KqueueSelector``."""
 
     __all__ += ["KqueueSelector"]
     DefaultSelector = KqueueSelector
 
-# Private names under which standard modules have bound a class at import.
+# Private names by which standard modules refer to a selector class that they chose at import.
 _ServerSelector = _PopenSelector = _TelnetSelector = _WaitSelector = vars().get("PollSelector", SelectSelector)

@@ -1,12 +1,12 @@
-"""The standard ``socket`` on dhagas: where a call would block it parks, within the socket's timeout.
+"""The standard ``socket`` for dhagas: a call that would block parks, at most for the socket's timeout.
 
-On Linux the fd has the same blocking mode as with the standard, since processes that share it rely on that: each call
-passes MSG_DONTWAIT instead. Elsewhere the fd never blocks. Each scheduler that uses a socket watches it through a
-``FdWatcher`` of its own; a plain OS thread blocks for real. Any dhaga of any scheduler may use a socket, several at a
-time; bytes go to the reader that runs first.
+On Linux, the fd of a socket without a timeout stays in blocking mode, because processes that share the fd may rely on
+that mode. So each call passes MSG_DONTWAIT. Elsewhere the fd is non-blocking. Each scheduler that uses a socket has a
+``FdWatcher`` for the socket; a plain OS thread blocks. Dhagas of any schedulers may use a socket at the same time;
+bytes go to the reader that runs first.
 
-Timeouts and parking are in ``_iowait/socket_base.py``, ``sendfile`` in ``_iowait/socket_sendfile.py``, name resolution
-in ``_iowait/dns.py``; all other names are the standard module's own.
+Timeouts and parking are in ``_iowait/socket_base.py``, ``sendfile`` is in ``_iowait/socket_sendfile.py``, and name
+resolution is in ``_iowait/dns.py``. All other names are the standard module's own.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ._iowait.dns import gethostbyname as gethostbyname
 from ._iowait.dns import gethostbyname_ex as gethostbyname_ex
 from ._iowait.dns import getnameinfo as getnameinfo
 from ._iowait.dns import resolve_address, standard_getaddrinfo
-from ._iowait.socket_base import DONTWAIT, NOW, OOB, family_of, plain, type_of
-from ._iowait.socket_sendfile import SendfileSocket
+from ._iowait.socket_base import DONTWAIT, NOW, family_of, plain, type_of
+from ._iowait.socket_wait_all import WAITALL, WaitAllSocket
 from ._kernel import outside
 from ._kernel.faces.stdlib_face import fall_back_to
 from ._kernel.fast.compiled import compiled
@@ -43,8 +43,6 @@ standard_socket = standard.socket
 _standard_socketpair = standard.socketpair
 _standard_create_server = standard.create_server
 
-_plain_recv_into, _plain_send = plain.recv_into, plain.send
-WAITALL, PEEK = int(standard.MSG_WAITALL), int(standard.MSG_PEEK)
 DEFAULT_TIMEOUT: Any = standard._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 
 __getattr__: Callable[[str], Any]
@@ -52,7 +50,7 @@ __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
-class socket(SendfileSocket):
+class socket(WaitAllSocket):
     """A socket whose blocking methods park. Source: ``socket.socket``; ``close`` wakes its waiters with EBADF."""
 
     __slots__ = ()
@@ -61,12 +59,13 @@ class socket(SendfileSocket):
 
     # ---- receiving
 
-    @compiled  # C: no flags, up to 64 KB
+    @compiled  # C: used only for calls without flags, for up to 64 KB
     @calls_out
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        """Receive up to ``bufsize`` bytes. Parks: while there are none (``read fd N``). Raises: TimeoutError, OSError.
+        """Receive up to ``bufsize`` bytes. Parks: until data arrives (``read fd N``). Raises: TimeoutError, OSError.
 
-        ``MSG_WAITALL`` works on streams without a timeout, as in the standard; a cancel then loses the bytes received.
+        As in the standard, ``MSG_WAITALL`` works on streams without a timeout. A cancel during such a call loses the
+        bytes received.
         """
         watcher = self.watcher_
         usual = bufsize.__class__ is int and 0 < bufsize <= sys.maxsize
@@ -74,7 +73,8 @@ class socket(SendfileSocket):
             return self.recv_slow_path(bufsize, flags)
         if watcher.readable:
             yield_if_due()
-        while True:  # read_when_ready() for a dhaga without timeout: a fifth of an echo
+        # The body of read_when_ready() without a timeout is repeated here: a call would take a fifth of an echo's time.
+        while True:
             if watcher.readable:
                 try:
                     data = outside.sockets.recv(self, bufsize, DONTWAIT)
@@ -82,7 +82,7 @@ class socket(SendfileSocket):
                     watcher.readable = False
                 else:
                     if watcher.short_read_means_empty and len(data) < bufsize:
-                        watcher.readable = False  # park next time, without a system call that fails
+                        watcher.readable = False  # the next recv() parks without a failing system call
                         if watcher.may_have_more:
                             watcher.poller.to_recheck.append(watcher)
                     return data
@@ -90,7 +90,7 @@ class socket(SendfileSocket):
 
     @calls_out
     def recv_slow_path(self, bufsize: int, flags: int) -> bytes:
-        """Receive for flags, timeouts, and callers other than dhagas of the cached watcher's scheduler."""
+        """Receive with flags or a timeout, or for a caller outside the cached watcher's scheduler."""
         if flags & WAITALL and self.waits_for_all(flags):
             buffer = bytearray(bufsize)
             return bytes(buffer[: self.recv_all_(buffer, flags)])
@@ -101,77 +101,44 @@ class socket(SendfileSocket):
             self.note_drained()
         return data
 
-    def waits_for_all(self, flags: int) -> bool:
-        """Return whether MSG_WAITALL has a meaning here."""
-        return self.call_timeout_ is None and not flags & (PEEK | OOB) and type_of(self) == standard.SOCK_STREAM
-
-    def recv_all_(self, buffer: Any, flags: int) -> int:
-        """Receive until the buffer is full or the stream ends. Returns: the number of bytes."""
-        got = 0
-        with memoryview(buffer) as view:
-            while got < len(view):
-                with view[got:] as rest:  # released: a kept error keeps the frames that have it
-                    more = self.read_when_ready(flags, _plain_recv_into, rest, 0, flags | DONTWAIT)
-                if not more:
-                    break
-                got += more
-        return got
-
-    @compiled  # C: a bytearray or memoryview of up to 128 KB, no size
+    @compiled  # C: used only for a bytearray or memoryview of up to 128 KB, without a size
     @calls_out
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
-        """Receive into a buffer. Parks: as ``recv``. Returns: the number of bytes."""
+        """Receive into a buffer. Parks: like ``recv``. Returns: the number of bytes."""
         if flags & WAITALL and self.waits_for_all(flags):
             with memoryview(buffer) as view, view.cast("B") as whole, whole[: nbytes or None] as wanted:
-                return self.recv_all_(wanted, flags)
-        if nbytes == 0 and not len(buffer):
-            return _plain_recv_into(self, buffer, 0, flags)  # never waits
-        got: int = self.read_when_ready(flags, _plain_recv_into, buffer, nbytes, flags | DONTWAIT)
-        if got < (nbytes or len(buffer)) and not flags:
+                if 0 <= nbytes <= len(whole):  # the plain call below refuses other sizes
+                    return self.recv_all_(wanted, flags)
+        size = nbytes or memoryview(buffer).nbytes  # a ctypes structure has no len()
+        if size == 0:
+            return outside.sockets.recv_into(self, buffer, 0, flags)  # never waits
+        got: int = self.read_when_ready(flags, outside.sockets.recv_into, buffer, nbytes, flags | DONTWAIT)
+        if got < size and not flags:
             self.note_drained()
         return got
 
-    @calls_out
-    def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Any]:
-        """Receive, with the sender's address. Parks: as ``recv``."""
-        return self.read_when_ready(flags, outside.sockets.recvfrom, bufsize, flags | DONTWAIT)  # type: ignore[no-any-return]
-
-    @calls_out
-    def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
-        """Receive into a buffer, with the sender's address. Parks: as ``recv``."""
-        return self.read_when_ready(flags, outside.sockets.recvfrom_into, buffer, nbytes, flags | DONTWAIT)  # type: ignore[no-any-return]
-
-    @calls_out
-    def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0, /) -> Any:
-        """Receive with ancillary data. Parks: as ``recv``."""
-        return self.read_when_ready(flags, outside.sockets.recvmsg, bufsize, ancbufsize, flags | DONTWAIT)
-
-    @calls_out
-    def recvmsg_into(self, buffers: Iterable[Any], ancbufsize: int = 0, flags: int = 0, /) -> Any:
-        """Receive into buffers, with ancillary data. Parks: as ``recv``."""
-        return self.read_when_ready(flags, outside.sockets.recvmsg_into, list(buffers), ancbufsize, flags | DONTWAIT)
-
     # ---- sending
 
-    @compiled  # C: bytes, up to 64 KB; no flags and the turn's clock is not due, or MSG_DONTWAIT
+    @compiled  # C: used only for up to 64 KB of bytes, with MSG_DONTWAIT or (if no check of the turn is due) no flags
     @calls_out
     def send(self, data: Any, flags: int = 0, /) -> int:
-        """Send; with a timeout, or MSG_DONTWAIT, a part: what fits into the buffer. Parks: while it is full (``write fd
-        N``). Returns: the number of bytes."""
-        self.sends_until_check -= 1  # count_send(), written out
+        """Send data; with a timeout or MSG_DONTWAIT, only the part that fits into the buffer. Parks: while the buffer
+        is full (``write fd N``). Returns: the number of bytes sent.
+        """
+        self.sends_until_check -= 1  # the body of count_send(), repeated to save a call
         if self.sends_until_check <= 0:
             self.check_turn(flags)
-        sent: int = self.write_when_ready(flags, _plain_send, data, flags | DONTWAIT)
+        sent: int = self.write_when_ready(flags, outside.sockets.send, data, flags | DONTWAIT)
         return sent if data.__class__ is bytes and sent == len(data) else self.send_whole_(data, sent, flags)
 
-    @compiled  # C: as send(); send_rest() sends what did not fit
+    @compiled  # C: used for up to 64 KB of bytes without flags, if no check of the turn is due; send_rest() continues
     def sendall(self, data: Any, flags: int = 0, /) -> None:
-        """Send everything. Parks: while the send buffer is full (``write fd N``). The timeout bounds the whole call."""
-        self.sends_until_check -= 1  # count_send(), written out
+        """Send all data. Parks: while the send buffer is full (``write fd N``). The timeout is for the whole call."""
+        self.sends_until_check -= 1  # the body of count_send(), repeated to save a call
         if self.sends_until_check <= 0:
             self.check_turn(flags)
         try:
-            sent = _plain_send(self, data, flags | DONTWAIT if flags else DONTWAIT)
+            sent = outside.sockets.send(self, data, flags | DONTWAIT if flags else DONTWAIT)
             if data.__class__ is bytes and sent == len(data):
                 return
         except BlockingIOError:
@@ -184,13 +151,13 @@ class socket(SendfileSocket):
                     self.send_rest(rest, sent, flags)
 
     def send_rest(self, data: memoryview, sent: int, flags: int) -> None:
-        """Send the bytes that the first try has left, parking at each full buffer."""
+        """Send the bytes that the first try has not sent. Parks: while the send buffer is full."""
         watcher: Any = None
         deadline: float | None = None
         while sent < len(data):
             self.check_turn(flags)
             try:
-                sent += _plain_send(self, data[sent:], flags | DONTWAIT)
+                sent += outside.sockets.send(self, data[sent:], flags | DONTWAIT)
                 continue
             except BlockingIOError:
                 if self.call_timeout_ == 0 or flags & NOW:
@@ -202,12 +169,12 @@ class socket(SendfileSocket):
 
     @calls_out
     def sendto(self, data: Any, *rest: Any) -> int:
-        """Send a datagram: ``sendto(data, [flags,] address)``. Parks: while the buffer is full (``write fd N``).
+        """Send a datagram: ``sendto(data, [flags,] address)``. Returns: the number of bytes; on a stream like ``send``.
 
-        Returns: the number of bytes, on a stream as ``send``.
+        Parks: while the buffer is full (``write fd N``, or ``sleep`` for a Unix address); ``offload`` for a name.
         """
         if not 1 <= len(rest) <= 2:
-            return outside.sockets.sendto(self, data, *rest)  # which raises the standard TypeError
+            return outside.sockets.sendto(self, data, *rest)  # raises the standard TypeError
         flags = rest[0] if len(rest) == 2 else 0
         address = resolve_address(family_of(self), rest[-1])
         self.count_send(flags)
@@ -217,7 +184,7 @@ class socket(SendfileSocket):
     def sendmsg(
         self, buffers: Iterable[Any], ancdata: Iterable[Any] = (), flags: int = 0, address: Any = None, /
     ) -> int:
-        """Send with ancillary data. Parks: while the send buffer is full (``write fd N``). Returns: as ``send``."""
+        """Send data and ancillary data. Parks: while the buffer is full (``write fd N``). Returns: like ``send``."""
         address = resolve_address(family_of(self), address)
         self.count_send(flags)
         send, parts = self.writer_to(address), list(buffers)
@@ -226,7 +193,7 @@ class socket(SendfileSocket):
         return sent if whole else self.send_whole_(b"".join(parts), sent, flags)
 
     def writer_to(self, address: Any) -> Any:
-        """Return the method that waits for room: no event reports room at a named Unix socket."""
+        """Return a method that waits for room. At a Unix address, the method retries: no event reports room."""
         return (
             self.retry_with_backoff
             if address is not None and family_of(self) == system.AF_UNIX
@@ -237,24 +204,24 @@ class socket(SendfileSocket):
 
     @calls_out
     def accept(self) -> tuple[socket, Any]:
-        """Accept a connection. Parks: until one arrives (``read fd N``). Returns: a socket, and the peer's address."""
+        """Accept a connection. Parks: until one arrives (``read fd N``). Returns: a socket and the peer's address."""
         fd, address = self.read_when_ready(0, accept_once)
         return socket_factory()(family_of(self), type_of(self), self.proto, fileno=fd), address
 
     def connect(self, address: Any, /) -> None:
-        """Connect. Parks: until connected (``write fd N``); for a name ``offload``. Raises: TimeoutError, OSError."""
+        """Connect. Parks: ``write fd N``, ``offload`` (name), ``sleep`` (Unix path). Raises: TimeoutError, OSError."""
         error = self.connect_errno(address)
         if error:
             raise system.socket_error(error)
 
     def connect_ex(self, address: Any, /) -> int:
-        """Connect; return the errno instead of raising it."""
+        """Connect like ``connect``, but return the errno of most errors instead of raising them; 0 after success."""
         try:
             return self.connect_errno(address)
         except (BlockingIOError, TimeoutError):
             return errno.EAGAIN
         except OSError as error:
-            if error.errno != errno.EBADF:  # a host that was not found, for example
+            if error.errno != errno.EBADF:  # for example, the host was not found
                 raise
             return errno.EBADF
 
@@ -268,15 +235,25 @@ class socket(SendfileSocket):
             error = outside.sockets.connect_ex(self, address)
             if error not in system.CONNECT_IN_PROGRESS or self.call_timeout_ == 0:
                 return error
-            me = this_waiter()
-            try:
-                self.park_within_timeout(self.fd_watcher(me).wait_writable, me, None)
-            except BlockingIOError:  # SO_SNDTIMEO
-                return error
-            # connect(2): writability means that the attempt is over, and SO_ERROR says how.
-            return self.getsockopt(standard.SOL_SOCKET, standard.SO_ERROR)  # type: ignore[no-any-return]
+            me, deadline = this_waiter(), None
+            while error in system.CONNECT_IN_PROGRESS:
+                try:
+                    deadline = self.park_within_timeout(self.fd_watcher(me).wait_writable, me, deadline)
+                except BlockingIOError:  # SO_SNDTIMEO
+                    return error
+                error = self.connect_result_(address)
+            return error
         finally:
             self.reset_blocking()
+
+    def connect_result_(self, address: Any) -> int:
+        """Return the errno of an attempt to connect, or 0. From: a caller that the writable fd has woken."""
+        if sys.platform == "linux" and self.proto in (0, standard.IPPROTO_TCP):
+            # With TCP, Linux regards the socket as connecting until another call of connect() returns the result.
+            error = outside.sockets.connect_ex(self, address)
+            return 0 if error == errno.EISCONN else error
+        # connect(2): the fd becomes writable when the attempt is over, and SO_ERROR is its result.
+        return self.getsockopt(standard.SOL_SOCKET, standard.SO_ERROR)  # type: ignore[no-any-return]
 
     # ---- ends
 
@@ -285,7 +262,7 @@ class socket(SendfileSocket):
         super()._real_close(*args)  # type: ignore[misc]
 
     def detach(self) -> int:
-        """Detach the fd, in the blocking mode that the timeout implies. The object is closed; its waiters get EBADF."""
+        """Detach and return the fd, in the blocking mode that the timeout implies. Waiters of the socket get EBADF."""
         self.stop_watching()
         if self.call_timeout_ is None:
             self.make_blocking_()
@@ -293,14 +270,14 @@ class socket(SendfileSocket):
 
 
 def accept_once(sock: socket) -> Any:
-    """Try to accept once. Raises: BlockingIOError if no connection waits."""
-    # At each accept: a process that shares the listener may have made it blocking, and would stop this thread.
+    """Try once to accept a connection. Raises: BlockingIOError if no connection is pending."""
+    # Repeated at each accept: another process may have made a shared listener blocking, and accept would then block.
     plain.setblocking(sock, False)
     return outside.sockets._accept(sock)  # type: ignore[attr-defined]
 
 
 def accept_in_burst(sock: Any) -> tuple[Any, Any]:
-    """Accept as ``sock.accept()`` does, but never end the caller's turn. From: a loop that yields by itself."""
+    """Accept like ``sock.accept()``, but without ending the caller's turn. From: a loop with its own yields."""
     try:
         fd, address = accept_once(sock)
     except BlockingIOError:
@@ -309,7 +286,7 @@ def accept_in_burst(sock: Any) -> tuple[Any, Any]:
 
 
 def connect_once(sock: socket, address: Any) -> int:
-    """Try to connect a Unix socket once; return an errno. Raises: BlockingIOError while the backlog is full."""
+    """Try once to connect a Unix socket, and return an errno or 0. Raises: BlockingIOError if the backlog is full."""
     error = outside.sockets.connect_ex(sock, address)
     if error == errno.EAGAIN:
         raise BlockingIOError(error, os.strerror(error))
@@ -317,8 +294,8 @@ def connect_once(sock: socket, address: Any) -> int:
 
 
 def adopt(other: Any) -> Any:
-    """Return a socket that takes over the fd and timeout of a standard one; anything else unchanged."""
-    if type(other) is not standard_socket:  # of a program's ``socket.socket``
+    """Return a socket of ours that takes over a standard socket's fd and timeout. Return other objects unchanged."""
+    if type(other) is not standard_socket:  # a class that a program has put in place of ``socket.socket``
         return other
     timeout = other.gettimeout()
     sock = socket(other.family, other.type, other.proto, fileno=other.detach())
@@ -327,29 +304,29 @@ def adopt(other: Any) -> Any:
 
 
 def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
-    """Make a socket over a duplicate of ``fd``. Source: ``socket.fromfd``."""
+    """Return a socket over a duplicate of ``fd``. Source: ``socket.fromfd``."""
     return socket_factory()(family, type, proto, fileno=_socket.dup(fd))  # type: ignore[no-any-return]
 
 
 def socketpair(family: int | None = None, type: int = standard.SOCK_STREAM, proto: int = 0) -> tuple[socket, socket]:
-    """Make two connected sockets. Source: ``socket.socketpair``."""
+    """Return two connected sockets. Source: ``socket.socketpair``."""
     one, other = _standard_socketpair(system.PAIR_FAMILY if family is None else family, type, proto)
     return adopt(one), adopt(other)
 
 
 def create_server(address: Any, **options: Any) -> socket:
-    """Make a listening socket. Source: ``socket.create_server``, with its options."""
+    """Return a listening socket. Source: ``socket.create_server``, with its options."""
     return adopt(_standard_create_server(address, **options))  # type: ignore[no-any-return]
 
 
 def socket_factory() -> Any:
-    """Return the class of new sockets: ours, or the replacement of ``socket.socket`` by a proxy or test."""
+    """Return the class of new sockets: ours, unless a proxy library or test has replaced ``socket.socket``."""
     factory: Any = standard.socket
     return socket if factory is standard_socket else factory
 
 
 def lookup_function() -> Any:
-    """Return ``getaddrinfo``: ours, or its replacement by a proxy or test."""
+    """Return ``getaddrinfo``: ours, unless a proxy library or test has replaced the standard function."""
     lookup: Any = standard.getaddrinfo
     return getaddrinfo if lookup is standard_getaddrinfo else lookup
 
@@ -361,7 +338,7 @@ def create_connection(
     *,
     all_errors: bool = False,
 ) -> socket:
-    """Connect to the first address of a host that answers. Parks: as ``connect``. Source: the standard one."""
+    """Connect to a host's first address that answers. Parks: like ``connect``. Source: ``socket.create_connection``."""
     host, port = address
     errors: list[Exception] = []
     new_socket, lookup = socket_factory(), lookup_function()
@@ -374,7 +351,7 @@ def create_connection(
             if source_address:
                 sock.bind(source_address)
             sock.connect(target)
-            errors.clear()  # an error's traceback holds this frame, and this frame the errors
+            errors.clear()  # breaks the reference cycle between the errors' tracebacks and this frame
             return sock  # type: ignore[no-any-return]
         except BaseException as error:
             if sock is not None:

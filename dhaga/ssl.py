@@ -1,16 +1,16 @@
-"""The standard ``ssl`` on dhagas: a handshake, a read, a write or ``unwrap`` parks where it would block.
+"""The standard ``ssl`` for dhagas: handshakes, reads, writes and ``unwrap`` park where they would block.
 
-``SSLSocket`` is the standard's, over a ``dhaga.socket`` whose fd never blocks: OpenSSL reports WANT_READ or WANT_WRITE,
-and the caller parks until the fd is ready for that, within the socket's timeout. ``SSLContext`` makes these sockets;
-any other context does so with ``context.sslsocket_class = SSLSocket``. Names that need no network (``wrap_bio``,
-certificates, options), and all names not defined here, are the standard module's own.
+``SSLSocket`` is a subclass of the standard class and of ``dhaga.socket``, with a non-blocking fd. When OpenSSL reports
+WANT_READ or WANT_WRITE, the caller parks until the fd is readable or writable, at most for the socket's timeout.
+``SSLContext`` creates these sockets. Any other context creates them after ``context.sslsocket_class = SSLSocket``. All
+names not defined here are the standard module's own.
 
-*Broken writes.* OpenSSL encrypts data as it accepts them, record by record. Until an accepted record is sent, OpenSSL
-regards the next data as a repetition of it (SSL_write(3): "the write operation must be repeated"), and would swallow
-them. So ``write_lock`` admits one writer, OpenSSL gets pieces of four records, and the piece of a cancelled or timed
-out write is kept in ``pending_piece``. A next write that does not begin with that piece finishes it first. So the peer
-receives, in order, a prefix of each broken write and all of the other writes. How a call waits, and when a closed fd is
-closed: ``_iowait/tls_waits.py``.
+*Broken writes.* OpenSSL accepts and encrypts data record by record. Until an accepted record is sent, OpenSSL expects
+the next write to repeat the same data (SSL_write(3): "the write operation must be repeated"), and would discard other
+data. So ``write_lock`` admits one writer at a time, and OpenSSL gets pieces of four records. ``pending_piece`` keeps
+the piece of a cancelled or timed out write. The next write first sends this piece, unless the data of the next write
+begins with the piece. So the peer receives all writes in order: a prefix of each broken write, and the whole of each
+other write. The waits and the deferred close of the fd are in ``_iowait/tls_waits.py``.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ PROTOCOL_TLS_CLIENT = standard.PROTOCOL_TLS_CLIENT
 CERT_NONE, CERT_REQUIRED = standard.CERT_NONE, standard.CERT_REQUIRED
 SSL_ERROR_EOF, SSL_ERROR_WANT_WRITE = standard.SSL_ERROR_EOF, standard.SSL_ERROR_WANT_WRITE
 
-RECORD = 1 << 14  # bytes that one record holds at most (RFC 8446, 5.1)
-PIECE = 4 * RECORD  # bytes that OpenSSL gets at once: record by record, bulk data take a fifth more CPU time
+RECORD = 1 << 14  # maximum number of bytes in one record (RFC 8446, 5.1)
+PIECE = 4 * RECORD  # bytes passed to OpenSSL at once; single records would take a fifth more CPU time for bulk data
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
@@ -57,15 +57,16 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     """A TLS connection whose blocking methods park. Source: ``ssl.SSLSocket``; ``close`` wakes its waiters with EBADF.
 
-    One dhaga may read while another writes; writers queue in FIFO order. With timeout 0 ``send`` may send a part. As in
-    the standard, ``close`` sends no closing alert: the rest of a broken write is dropped, and the peer sees a ragged
-    end; call ``unwrap`` before. A listening SSLSocket shakes hands within ``accept``, while other clients wait: a
-    server should accept plain connections, and wrap each in its own dhaga.
+    One dhaga may read while another one writes; writers queue in FIFO order. With timeout 0, ``send`` may send only a
+    part. Like the standard method, ``close`` sends no closing alert, so the peer sees an unexpected EOF. ``close`` also
+    drops the rest of a broken write. To avoid this, call ``unwrap`` before ``close``. ``accept`` of a listening
+    SSLSocket performs the handshake while other clients wait. So a server should accept plain connections and wrap each
+    in its own dhaga.
     """
 
-    write_lock: Lock  # held by the one writer
-    sent: int  # bytes of the present write that are sent; negative: bytes of a broken write to send first
-    pending_piece: bytes  # what OpenSSL has accepted and not yet sent
+    write_lock: Lock  # held by the current writer
+    sent: int  # the sent bytes of the current write; below 0 if bytes of a broken write must be sent first
+    pending_piece: bytes  # data that OpenSSL has accepted but not sent
     suppress_ragged_eofs: bool
     _sslobj: Any
 
@@ -77,7 +78,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
 
     @classmethod
     def _create(cls, *args: Any, do_handshake_on_connect: bool = True, **options: Any) -> Self:
-        """Make the socket of ``wrap_socket``. A handshake that fails or is cancelled closes it, as from Python 3.13."""
+        """Create the socket of ``wrap_socket``. After a failed handshake, close the socket, as Python 3.13 does."""
         self: Any = super()._create(*args, do_handshake_on_connect=False, **options)  # type: ignore[misc]
         self.do_handshake_on_connect = do_handshake_on_connect
         if do_handshake_on_connect and self._connected:
@@ -86,7 +87,8 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
                     raise ValueError("do_handshake_on_connect should not be specified for non-blocking sockets")
                 self.do_handshake()
             except BaseException:
-                # A Ctrl-C may have interrupted the release of the old lock. No other reference to the socket exists.
+                # Replace the lock, because a Ctrl-C may have interrupted its release. No other reference to the socket
+                # exists.
                 self.openssl_lock = Lock()
                 self.close()
                 raise
@@ -105,7 +107,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     # ---- handshakes
 
     def do_handshake(self, block: bool = False) -> None:
-        """Perform the handshake. Parks: until done (``read fd N``, ``write fd N``). Raises: SSLError, TimeoutError."""
+        """Perform the handshake. Parks: ``read fd N``, ``write fd N``. Raises: SSLError, TimeoutError."""
         self._check_connected()  # type: ignore[attr-defined]
         timeout = self.call_timeout_
         if timeout == 0 and block:
@@ -119,7 +121,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     def verify_client_post_handshake(self) -> None:
         """Request a certificate from the client; the next read or write sends the request. Parks: while others write.
 
-        OpenSSL cannot answer in the middle of a record: if a client's write is stuck, the client gets an SSLError.
+        A client whose write is blocked gets an SSLError, because OpenSSL cannot answer in the middle of a record.
         """
         connection = self._sslobj
         if connection is None:
@@ -128,16 +130,16 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
 
     # ---- reading
 
-    @compiled  # C: as read(), no flags
+    @compiled  # C: used only without flags, and only in the cases that C handles for read()
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """Receive up to ``buflen`` bytes of one record. Parks: while there are none (``read fd N``)."""
+        """Receive up to ``buflen`` bytes of one record. Parks: until a record arrives (``read fd N``)."""
         if self._sslobj is None or flags:
             return super().recv(buflen, flags)
         return self.read(buflen)  # type: ignore[no-any-return]
 
-    @compiled  # C: no timeout, a free openssl_lock; read_again() goes on after an OSError
+    @compiled  # C: if there is no timeout and openssl_lock is free; after an OSError, read_again() continues
     def read(self, len: int = 1024, buffer: Any = None) -> Any:
-        """Read up to ``len`` bytes, or into a buffer. Parks: while there are none (``read fd N``)."""
+        """Read up to ``len`` bytes, or into a buffer. Parks: until a record arrives (``read fd N``)."""
         connection = self._sslobj
         if connection is None:
             return super().read(len, buffer)
@@ -145,7 +147,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
         watcher: Any = self.watcher_
         if getattr(me, "scheduler", None) is not watcher.scheduler:
             return self.read_slow_path(connection, len, buffer)
-        # wait() and retry_when_ready(), written out: 10 % of an echo.
+        # The bodies of wait() and retry_when_ready() are repeated here: calls would take 10 % of an echo's time.
         if not watcher.readable and nothing_pending(connection, len, buffer):
             watcher.wait_readable(this_waiter())
         elif me.scheduler.clock() >= me.scheduler.turn_ends_at:
@@ -165,7 +167,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
         return data
 
     def read_again(self, connection: Any, len: int, buffer: Any, error: OSError) -> Any:
-        """Read after one refusal of OpenSSL: it wants more, or the stream has ended."""
+        """Continue a read after an error: OpenSSL needs more data, a system call failed, or the stream has ended."""
         if isinstance(error, WANTS):
             return self.read_slow_path(connection, len, buffer)
         if not isinstance(error, SSLError):
@@ -175,7 +177,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
         return b"" if buffer is None else 0
 
     def read_slow_path(self, connection: Any, len: int, buffer: Any, failure: OSError | None = None) -> Any:
-        """Read with a timeout, from another scheduler than the cached watcher's, or after OpenSSL wanted more."""
+        """Read with a timeout, from another scheduler than the cached watcher's, or after a first try has failed."""
         watcher = self.watchers_.get(getattr(getcurrent(), "scheduler", NO_WATCHER))
         deadline: float | None = None
         if watcher and not watcher.readable and self.call_timeout_ != 0 and nothing_pending(connection, len, buffer):
@@ -193,9 +195,9 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
         return data
 
     def raise_unless_ended(self, error: OSError) -> None:
-        """Raise an error of a read, unless it counts as end of file: the peer closed without an alert."""
+        """Raise an error of a read, unless the error means that the peer has closed the connection without an alert."""
         if isinstance(error, BrokenPipeError):
-            # OpenSSL 3.6 answers such an end with an alert of its own, which may not reach the peer any more.
+            # OpenSSL 3.6 answers such an end of file with an alert, which cannot be sent if the peer has gone.
             error = SSLEOFError(SSL_ERROR_EOF, "EOF occurred in violation of protocol").with_traceback(
                 error.__traceback__
             )
@@ -205,13 +207,13 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     # ---- writing
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Send all data; with timeout 0 a part. Parks: while the buffer is full (``write fd N``), or others write."""
+        """Send all data, or with timeout 0 a part. Parks: while the buffer is full (``write fd N``) or others write."""
         if self._sslobj is None or flags:
             return super().send(data, flags)
         return self.write(data)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Send everything. Parks: as ``send``. Raises: TimeoutError, after which a part may have been sent."""
+        """Send all data. Parks: like ``send``. Raises: TimeoutError, after which a part may have been sent."""
         if data.__class__ is bytes and self._sslobj is not None and not flags:
             sent = self.write(data)
             if sent == len(data):
@@ -219,9 +221,11 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
             data = data[sent:]
         super().sendall(data, flags)
 
-    @compiled  # C: bytes, up to 64 KB, free locks, no pending piece; write_again() goes on after an OSError
+    @compiled  # C: used for up to 64 KB of bytes, with free locks and no pending piece; write_again() handles OSError
     def write(self, data: Any) -> int:
-        """As ``send``. Raises: TimeoutError, after which a part may have been sent. Returns: the number of bytes."""
+        """Write like ``send``. Raises: TimeoutError, after which a part may have been sent. Returns: the number of
+        bytes.
+        """
         connection = self._sslobj
         if connection is None:
             return super().write(data)
@@ -231,7 +235,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
                 return self.write_locked(connection, whole)
         if not self.write_lock.acquire(False):
             return self.write_locked(connection, data)
-        try:  # write_locked() and retry_when_ready(), written out: 6 % of an echo
+        try:  # repeats write_locked() and retry_when_ready(): calls would take 6 % of an echo's time
             if self.pending_piece:
                 return self.write_now(connection, data, None)
             try:
@@ -247,7 +251,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
                 self.finish_deferred()
 
     def write_again(self, connection: Any, data: bytes, error: OSError) -> int:
-        """Go on with a write that OpenSSL refused once, under the write lock: OpenSSL keeps the data meanwhile."""
+        """Continue a write after OpenSSL has raised an error. The caller holds the write lock."""
         try:
             if not isinstance(error, SSLError):
                 forget_errors()
@@ -260,10 +264,10 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
             deadline = self.wait(isinstance(error, SSLWantReadError), WRITE_TIMED_OUT, None)
             return self.write_now(connection, data, deadline)
         finally:
-            del error  # its traceback holds this frame: that would be a cycle
+            del error  # breaks the reference cycle between its traceback and this frame
 
     def write_locked(self, connection: Any, data: bytes | memoryview, then: Callable[[], Any] | None = None) -> int:
-        """Write under the write lock; ``then``, another operation of OpenSSL, runs before any other writer."""
+        """Write with the write lock held. ``then``: another OpenSSL operation, to run before the lock is released."""
         deadline = self.acquire_write_lock()
         try:
             sent = self.write_now(connection, data, deadline)
@@ -274,7 +278,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
             self.write_lock.release()
 
     def acquire_write_lock(self) -> float | None:
-        """Park while others write. Returns: the deadline of the rest of the call, if it is known by now."""
+        """Acquire the write lock. Parks: while other dhagas write. Returns: the deadline if the caller has parked."""
         if self.write_lock.acquire(False):
             return None
         if self.call_timeout_ == 0:
@@ -286,7 +290,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
         return self.write_lock.acquire(timeout=-1 if left is None else left) or TIMED_OUT
 
     def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        """Send a file, by ``send``: the kernel's TLS, which the standard uses from Python 3.15 on, would block."""
+        """Send a file with ``send``. The kernel's TLS, which the standard uses from Python 3.15 on, would block."""
         if self._sslobj is None:
             return super().sendfile(file, offset, count)
         return self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined, no-any-return]
@@ -294,20 +298,20 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     def write_now(
         self, connection: Any, data: bytes | memoryview, deadline: float | None, failure: OSError | None = None
     ) -> int:
-        """Send the rest of a broken write, unless this write repeats it; then send this write. Returns: how much of
-        this one.
+        """Send a broken write's pending piece, unless ``data`` repeats it, then send ``data``. Returns: the number of
+        bytes of ``data`` that were sent.
         """
         broken = self.pending_piece
         self.sent = -len(broken) if broken and data[: len(broken)] != broken else 0
         try:
             self.retry_when_ready(WRITE_TIMED_OUT, deadline, self.write_pieces, connection, data, failure=failure)
-        except WANTS:  # timeout 0: the next write is to begin with the rest
+        except WANTS:  # with timeout 0, the program's next write must begin with the rest
             if self.sent <= 0:
                 raise
         return self.sent
 
     def write_pieces(self, connection: Any, data: Any) -> None:
-        """Pass one piece after the other to OpenSSL; keep a copy of each that it has accepted and not sent."""
+        """Pass the data to OpenSSL in pieces. Keep a copy of a piece that OpenSSL has accepted but not sent."""
         while self.sent < len(data):
             pending = self.pending_piece
             piece: Any = pending if self.sent < 0 else data[self.sent : self.sent + (len(pending) or PIECE)]
@@ -319,13 +323,13 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
                 self.pending_piece = bytes(piece)
                 raise
             finally:
-                if piece.__class__ is memoryview:  # a kept error keeps this frame, which must not keep the buffer
+                if piece.__class__ is memoryview:  # a stored error keeps this frame alive, but must not keep the buffer
                     piece.release()
 
     # ---- ends
 
     def unwrap(self) -> Any:
-        """End TLS in both directions, and continue in clear. Parks: until the peer has done so too (``read fd N``)."""
+        """End TLS in both directions; return the plain socket. Parks: until the peer also ends TLS (``read fd N``)."""
         connection = self._sslobj
         if connection is None:
             return super().unwrap()
@@ -344,36 +348,36 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
 
 
 def nothing_pending(connection: Any, size: int, buffer: Any) -> bool:
-    """Return whether OpenSSL holds no decrypted bytes, and the read wants some."""
+    """Return whether a read must wait for data: it requests a byte or more, and OpenSSL has no decrypted bytes."""
     return not connection.pending() and (size if buffer is None else memoryview(buffer).nbytes) > 0
 
 
 def note_pending_bytes(watcher: Any, data: Any) -> None:
-    """Make the next read park at once if the fd is empty: FIONREAD costs 1 µs, a failing read 5 µs."""
+    """Make the next read park at once if the fd is empty. FIONREAD takes 1 µs, and a failing read would take 5 µs."""
     if (len(data) if data.__class__ is bytes else data) < RECORD:
         try:
             watcher.readable = system.has_input(watcher.fd)
-        except OSError:  # the fd was closed meanwhile
+        except OSError:  # the fd has been closed
             pass
 
 
 class SSLContext(standard.SSLContext):
-    """Settings shared by connections: certificates, protocols, options. Source: ``ssl.SSLContext``.
+    """The settings of connections: certificates, protocols, options. Source: ``ssl.SSLContext``.
 
-    Its callbacks may park; a cancel that reaches them fails the handshake with ``SSLError``.
+    A context's callbacks may park. A cancel of such a park makes the handshake fail with ``SSLError``.
     """
 
     sslsocket_class: type[SSLSocket] = SSLSocket
 
 
 def with_own_sockets(context: standard.SSLContext) -> SSLContext:
-    """Change a standard context so that it makes our sockets."""
+    """Change the class of a standard context, so that it creates our sockets, and return the context."""
     context.__class__ = SSLContext
     return context  # type: ignore[return-value]
 
 
 def create_default_context(*args: Any, **options: Any) -> SSLContext:
-    """Make a verifying context with the standard's secure settings. Source: ``ssl.create_default_context``."""
+    """Return a verifying context with the standard secure settings. Source: ``ssl.create_default_context``."""
     return with_own_sockets(_standard_default_context(*args, **options))
 
 
@@ -391,7 +395,7 @@ def get_server_certificate(
     ca_certs: str | None = None,
     timeout: Any = DEFAULT_TIMEOUT,
 ) -> str:
-    """Fetch a server's certificate, verified if ``ca_certs`` are given. Parks: as ``connect`` and ``do_handshake``."""
+    """Return a server's certificate, verified if ``ca_certs`` is given. Parks: like ``connect``, ``do_handshake``."""
     context = SSLContext(ssl_version)
     context.check_hostname = False
     context.verify_mode = CERT_NONE if ca_certs is None else CERT_REQUIRED

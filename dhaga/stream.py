@@ -1,13 +1,13 @@
-"""Blocking-style reads and writes over Tornado's ``IOStream`` and ``SSLIOStream``, for code that shares them with
-Tornado.
+"""Stream: blocking-style reads and writes over Tornado's ``IOStream``, for code that shares IOStreams with Tornado.
 
-All reads use only one kind of Tornado read: the next bytes, in any number. A Tornado read cannot be cancelled.
-So it outlives a cancelled reader (``pending_read``); its bytes go to ``buffer``, which serves the next reader of any
-kind. A Tornado read for a line could not serve a next reader that asks for five bytes.
+Every read of a Stream requests the same from Tornado: the next bytes, in any number. A Tornado read cannot be
+cancelled. If a reader of the Stream is cancelled, the Tornado read continues as ``pending_read``. Its bytes go to
+``buffer``, which serves any later reader. If a Tornado read for a line were pending, it could not serve a later reader
+that requests five bytes.
 
-A Stream is *open*, in a *handshake* (``handshake`` is set: reads and writes are refused), or *closed*. Any number of
-dhagas of one OS thread may use it: readers queue for ``read_lock``; Tornado queues the writes. ``close`` may be called
-anywhere.
+A Stream is *open*, in a *handshake* (``handshake`` is set, and reads and writes are refused), or *closed*. Any number
+of dhagas of one OS thread may use a Stream: readers queue for ``read_lock``, and Tornado queues the writes. ``close``
+may be called from any thread.
 
 The sockets of ``socket.py`` are faster.
 """
@@ -24,12 +24,13 @@ from typing import Any, Self, TypeVar
 
 from tornado.iostream import IOStream, StreamBufferFullError, StreamClosedError, UnsatisfiableReadError
 
-from ._kernel.api import Timeout, current
+from ._kernel.api import current
 from ._kernel.faces.arguments import check_seconds
 from ._kernel.faces.foreign_names import refuse_async_with
 from ._kernel.run.main_code import Main
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import Scheduler
+from ._kernel.timeout import Timeout
 from ._sync.lock import Lock
 from .aio._await import as_coroutine, await_
 from .socket import create_connection
@@ -37,14 +38,16 @@ from .socket import create_connection
 T = TypeVar("T")
 
 CHUNK = 65536
-"""Bytes that one read asks for: Tornado's own ``read_chunk_size``."""
+"""Number of bytes that one read requests, equal to Tornado's ``read_chunk_size``."""
 
 Position = Callable[[bytearray, int], int | None]
-"""Given the buffer, and how much of it was searched before, returns the end of the data to read; None: read on."""
+"""A function that returns the end of the requested data, or None to read more. Its arguments are the buffer and the
+length of its first part, in which an earlier call has found no end.
+"""
 
 
 class FutureWait:
-    """Wait target of a waiter parked on a Future that may outlive the wait."""
+    """The wait target of a waiter that is parked until a Future is done. The Future may outlive the wait."""
 
     __slots__ = ("future", "me")
 
@@ -53,7 +56,7 @@ class FutureWait:
         self.future: Future[Any] = future
 
     def wait(self, reason: str) -> Any:
-        """Park until the Future is done. Returns, Raises: what it holds."""
+        """Park until the Future is done. Returns, Raises: the Future's result or error."""
         if not self.future.done():
             self.me.prepare_park(reason, self)
             self.future.add_done_callback(self.on_done)
@@ -65,12 +68,12 @@ class FutureWait:
         self.me.scheduler.wake_in_callback(self.me)
 
     def _remove(self, waiter: object) -> bool:
-        """Undo the park. Returns: False if the Future is done, with its callback under way."""
+        """Undo the park. Returns: False if the Future is done and its callback is scheduled."""
         return self.future.remove_done_callback(self.on_done) > 0
 
 
 def call_within(timeout: float | None, fn: Callable[..., T], *args: Any) -> T:
-    """Call a function, in a Timeout if there is one: a Timeout of None would cost 2 of the 50 µs of a round trip."""
+    """Call a function, in a Timeout if ``timeout`` is set. An empty Timeout would cost 2 µs of a round trip's 50 µs."""
     if timeout is None:
         return fn(*args)
     with Timeout(timeout):
@@ -81,12 +84,12 @@ def call_within(timeout: float | None, fn: Callable[..., T], *args: Any) -> T:
 class Stream:
     """An ``IOStream`` that is read and written like a blocking file, by any number of dhagas of one OS thread.
 
-    Readers are served in FIFO order, and so are writers. A read cut short by a cancel or timeout consumes nothing: the
-    bytes are for the next reader. The data of a write are written in any case.
+    Readers are served in FIFO order, as are writers. A read that a cancel or timeout interrupts consumes nothing: the
+    next reader gets the bytes. A cancel or timeout ends the wait for a write, but the data is still written.
     """
 
     def __init__(self, iostream: Any) -> None:
-        """Wrap an IOStream of this scheduler's loop, or one made over a connected standard socket."""
+        """Wrap an IOStream of this scheduler's loop, or a connected standard socket."""
         self.scheduler: Scheduler = current().scheduler
         if not isinstance(iostream, IOStream):
             iostream = self.scheduler.call_as_callback(IOStream, iostream)
@@ -98,7 +101,7 @@ class Stream:
             )
         self.buffer: bytearray = bytearray()
         self.pending_read: Future[bytes] | None = None
-        self.handshake: Future[Any] | None = None  # a finished handshake has failed, and the socket is closed
+        self.handshake: Future[Any] | None = None  # done: the handshake has failed, and the socket is closed
         self.read_lock: Lock = Lock()
 
     def __repr__(self) -> str:
@@ -116,9 +119,9 @@ class Stream:
         return self.iostream.closed() or (self.handshake is not None and self.handshake.done())
 
     def check_caller(self) -> Dhaga | Main:
-        """Return the caller. Raises: RuntimeError from another scheduler, and during a handshake; ParkError.
+        """Return the caller. Raises: RuntimeError from another scheduler or during a handshake; ParkError.
 
-        Also StreamClosedError if the handshake has failed.
+        Also raises StreamClosedError if the handshake has failed.
         """
         me = current()
         if me.scheduler is not self.scheduler:
@@ -132,11 +135,11 @@ class Stream:
     # ---- reading
 
     def read_bytes(self, num_bytes: int, partial: bool = False, timeout: float | None = None) -> bytes:
-        """Read ``num_bytes`` bytes; with ``partial``, as many of them as arrive first.
+        """Read ``num_bytes`` bytes; with ``partial``, return as soon as at least one byte is available.
 
-        Parks: while they are missing (``stream.read``). From: a dhaga or main code of its thread. Beyond
-        ``max_buffer_size`` the stream is closed. Raises: StreamClosedError (its ``real_error`` has the cause),
-        TimeoutError.
+        Parks: until the bytes have arrived (``stream.read``). From: a dhaga or main code of the stream's thread. The
+        stream is closed if ``max_buffer_size`` is exceeded. Raises: StreamClosedError (its ``real_error`` has the
+        cause), TimeoutError.
         """
         if num_bytes < 0:
             raise ValueError(f"read_bytes needs a number of bytes that is not negative: {num_bytes}")
@@ -144,7 +147,7 @@ class Stream:
         return self.read(lambda data, _: min(len(data), num_bytes) if len(data) >= least else None, timeout)
 
     def read_into(self, buf: Any, partial: bool = False, timeout: float | None = None) -> int:
-        """Fill a writable buffer; with ``partial``, a first part of it. Returns: its size. See ``read_bytes``."""
+        """Fill a buffer; with ``partial``, read at least one byte. Returns: the number of bytes. See ``read_bytes``."""
         with memoryview(buf).cast("B") as view:
             if view.readonly:
                 raise TypeError(f"read_into needs a buffer that can be written into, not {type(buf).__name__}")
@@ -153,7 +156,7 @@ class Stream:
         return len(data)
 
     def read_until(self, delimiter: bytes, max_bytes: int | None = None, timeout: float | None = None) -> bytes:
-        """Read up to and including ``delimiter``. If it is not within ``max_bytes``, the stream is closed, as in
+        """Read up to and including ``delimiter``. Close the stream if the delimiter is not within ``max_bytes``, as in
         Tornado.
 
         Parks, From, Raises: see ``read_bytes``.
@@ -168,7 +171,7 @@ class Stream:
         return self.read(end_of, timeout)
 
     def read_until_regex(self, regex: bytes, max_bytes: int | None = None, timeout: float | None = None) -> bytes:
-        """Read up to the end of the first match; see ``read_until``."""
+        """Read up to the end of the first match of ``regex``; see ``read_until``."""
         pattern = re.compile(regex)
 
         def end_of(data: bytearray, _: int) -> int | None:
@@ -178,9 +181,9 @@ class Stream:
         return self.read(end_of, timeout)
 
     def read_until_close(self, timeout: float | None = None) -> bytes:
-        """Read until the peer closes. An error is raised, and the received bytes stay in the buffer.
+        """Read until the peer closes the connection. After an error, the received bytes stay in the buffer.
 
-        A reset is an error here; Tornado treats it as an end.
+        A reset connection is an error here; Tornado treats a reset as the end of the data.
         """
         try:
             return self.read(lambda _, __: None, timeout)
@@ -190,17 +193,17 @@ class Stream:
             return self.take(len(self.buffer))
 
     def check_limit(self, max_bytes: int | None, end: int | None, wanted: bytes) -> int | None:
-        """Return ``end``. Raises: UnsatisfiableReadError if it lies, or must lie, beyond ``max_bytes``."""
+        """Return ``end``. Raises: UnsatisfiableReadError if the end is, or must be, beyond ``max_bytes``."""
         if max_bytes is not None and (len(self.buffer) if end is None else end) > max_bytes:
             raise UnsatisfiableReadError(f"{wanted!r} is not within {max_bytes} bytes")
         return end
 
     def read(self, end_of: Position, timeout: float | None) -> bytes:
-        """Fill the buffer until ``end_of`` finds the end of the read, and return the bytes up to it."""
+        """Fill the buffer until ``end_of`` finds the end of the data, and return the bytes up to that end."""
         return call_within(timeout, self.read_locked, end_of)
 
     def read_locked(self, end_of: Position) -> bytes:
-        """Read as ``read`` does, under the read lock."""
+        """Read like ``read``, with the read lock held."""
         me = self.check_caller()
         with self.read_lock:
             seen = 0
@@ -227,7 +230,7 @@ class Stream:
 
     def take(self, count: int) -> bytes:
         """Remove and return the first ``count`` bytes of the buffer."""
-        # One copy instead of two: a slice of a bytearray is a bytearray.
+        # A memoryview saves a copy, because a slice of a bytearray is another bytearray.
         with memoryview(self.buffer) as view:
             data = bytes(view[:count])
         del self.buffer[:count]
@@ -236,14 +239,16 @@ class Stream:
     # ---- writing
 
     def write(self, data: Any, timeout: float | None = None) -> None:
-        """Write all of ``data``, after earlier writes.
+        """Write all of ``data`` after earlier writes.
 
-        Parks: until the operating system has it (``stream.write``). From: see ``read_bytes``. A cancel or timeout ends
-        the wait, not the write; only ``close`` stops the write. Raises: StreamClosedError, TimeoutError,
-        StreamBufferFullError.
+        Parks: until the operating system has accepted the data (``stream.write``). From: see ``read_bytes``. A cancel
+        or timeout ends the wait but not the write; only ``close`` stops the write. Raises: StreamClosedError,
+        TimeoutError, StreamBufferFullError.
         """
         check_seconds(timeout)
         me = self.check_caller()
+        if not isinstance(data, bytes):
+            data = stable_bytes(data)
         future = me.scheduler.call_as_callback(self.iostream.write, data)
         call_within(timeout, FutureWait(me, future).wait, "stream.write")
 
@@ -258,8 +263,8 @@ class Stream:
     ) -> None:
         """Switch to TLS with a handshake; if it fails or is interrupted, the stream is closed.
 
-        Parks: ``await``. From: see ``read_bytes``. Raises: ssl.SSLError, StreamClosedError, TimeoutError, RuntimeError
-        (a handshake is under way), ValueError (a read or write is under way, or bytes were read ahead).
+        Parks: ``await``. From: see ``read_bytes``. Raises: ssl.SSLError, StreamClosedError, TimeoutError; RuntimeError
+        during a handshake; ValueError during a read or write, or if bytes were read ahead.
         """
         check_seconds(timeout)
         me = self.check_caller()
@@ -269,7 +274,8 @@ class Stream:
             self.iostream.start_tls, server_side, ssl_options, server_hostname
         )
         try:
-            # In a Task: when the Task has ended, also by a cancel, Tornado has closed the stream.
+            # Wait in a Task. When the Task ends, even after a cancel, Tornado has already closed the stream of a failed
+            # handshake.
             self.iostream = await_(as_coroutine(self.handshake), timeout)
         except CancelledError as error:
             raise StreamClosedError from error
@@ -280,7 +286,7 @@ class Stream:
         self.scheduler.call(self.close_in_thread)
 
     def close_in_thread(self) -> None:
-        """Close the stream. From: its own OS thread."""
+        """Close the stream. From: the stream's OS thread."""
         if self.handshake is None:
             self.iostream.close()
         else:  # Tornado closes the stream of a cancelled handshake
@@ -295,7 +301,7 @@ def connect(
     max_buffer_size: int | None = None,
     timeout: float | None = None,
 ) -> Stream:
-    """Connect to a host and port; with ``ssl_options`` over TLS, which verifies that host.
+    """Connect to a host and port; with ``ssl_options``, use TLS and verify the host.
 
     Parks: while connecting. From: a dhaga, main code. Raises: OSError, TimeoutError, ssl.SSLError.
     """
@@ -310,8 +316,18 @@ def connect(
         return stream
 
 
+def stable_bytes(data: Any) -> bytes | memoryview:
+    """Return the bytes of a buffer, and copy them unless the buffer is read-only and contiguous.
+
+    Tornado counts items instead of bytes, and keeps large buffers without a copy. The caller may reuse the buffer after
+    a timeout, while the data is still being written. Raises: TypeError.
+    """
+    view = memoryview(data)
+    return view.cast("B") if view.readonly and view.c_contiguous else view.tobytes()
+
+
 def dial(address: tuple[str, int]) -> socket.socket:
-    """Return a connected standard socket for Tornado; after a cancel none is left open.
+    """Return a connected standard socket for Tornado. After a cancel no socket is left open.
 
     Parks: while connecting. From: a dhaga, main code. Raises: OSError, TimeoutError.
     """

@@ -1,10 +1,10 @@
-"""The standard ``subprocess`` on dhagas: its own code, run in a namespace where ``os``, ``io`` and others are dhaga's.
+"""The standard ``subprocess`` for dhagas: the standard code, which runs with the ``os``, ``io`` etc. of ``dhaga``.
 
-So the whole contract is the standard's, and a plain OS thread blocks. Only the wait for a process is our own code: it
-parks on a pidfd instead of polling. All other names are the standard module's own.
+So the contract is the standard one, and a plain OS thread blocks. Only the wait for a process is our own code: on
+Linux, this wait parks on a pidfd instead of polling. All other names are the standard module's own.
 
-``namespace`` stands in for the globals of the standard module. Names that a face replaces are stored in it; all others
-are looked up in the standard module at each use, so that a program's mocks take effect.
+``namespace`` replaces the globals of the standard code. It contains the names that Dhaga replaces. All other names are
+looked up in the standard module at each use, so that a program's mocks take effect.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 class StandardNamespace(Namespace):
-    """Globals of the standard module as its own code sees them here."""
+    """The globals of the copies of standard functions."""
 
     def __missing__(self, name: str) -> Any:
-        """Return a standard name; ``os`` is ours, unless a program's test has put a mock in its place."""
+        """Return the standard module's value of a name. For ``os``, return Dhaga's module, unless a test has set a mock
+        there.
+        """
         found = super().__missing__(name)
         return os if name == "os" and found.waitpid is standard_waitpid else found
 
@@ -65,30 +67,36 @@ def bound_to_namespace(function: F) -> F:
 
 @refuse_async_with("await asyncio.create_subprocess_exec(...)")
 class Popen(standard.Popen[Any]):
-    """A child process. Parks: ``wait``, ``communicate``, and reads and writes of its pipes.
+    """A child process. Parks: in ``wait``, ``communicate``, and in reads and writes of the pipes.
 
-    A cancel in one of these leaves the process running; ``run`` and its relatives kill and reap it. Source:
-    ``subprocess.Popen``.
+    A cancel of such a park leaves the process running; ``run``, ``call`` and similar functions then kill and reap the
+    process. Source: ``subprocess.Popen``.
     """
 
     _killed = False
 
     def _execute_child(self, *args: Any) -> None:
-        """Start the process. A cancel meanwhile is raised at the next park: otherwise the process would be lost."""
+        """Start the process. A cancel meanwhile is raised at the next park, so that the new process is not lost."""
         with nullcontext() if parking_waiter() is None else shield():
             standard_execute_child(self, *args)
 
     def kill(self) -> None:
-        """Kill the process. From then on no cancel interrupts a wait for the process, because it is certain to end."""
+        """Kill the process. Afterwards no cancel interrupts a wait for the process, because its end is certain."""
         self._killed = True
         super().kill()
 
+    def _internal_poll(self, *args: Any, **options: Any) -> Any:
+        """Return the exit status if the process has ended, also a status that a call for any child has stored."""
+        if self.returncode is None and self.pid in collected:
+            return standard_wait(self, None)
+        return standard_internal_poll(self, *args, **options)
+
     def _wait(self, timeout: Any) -> Any:
-        """Park until the child has ended, then let the standard method reap it."""
+        """Park until the child has ended, then reap it with the standard method."""
         check_seconds(timeout)
         if self.returncode is not None or timeout == 0 or isinstance(me := this_waiter(), OSThread):
             return standard_wait(self, timeout)
-        # Without this, a scope's cancel would also be raised at the park in the `with` of `run`, and leave a zombie.
+        # Without the shield, a scope's cancel would also be raised at the park at the end of `run`, and leave a zombie.
         if self._killed:
             with shield():
                 return self._park_until_end_(me, timeout)
@@ -118,12 +126,13 @@ class Popen(standard.Popen[Any]):
 
 
 standard_execute_child: Any = bound_to_namespace(standard.Popen._execute_child)  # type: ignore[attr-defined]
+standard_internal_poll: Any = bound_to_namespace(standard.Popen._internal_poll)  # type: ignore[attr-defined]
 standard_wait: Any = bound_to_namespace(standard.Popen._wait)  # type: ignore[attr-defined]
 for _name, _method in vars(standard.Popen).items():
     if isinstance(_method, FunctionType) and _method.__globals__ is vars(standard) and _name not in vars(Popen):
         setattr(Popen, _name, bound_to_namespace(_method))
 
-if TYPE_CHECKING:  # with the standard overloads
+if TYPE_CHECKING:  # the standard functions have overloads
     from subprocess import call as call
     from subprocess import check_call as check_call
     from subprocess import check_output as check_output
@@ -140,5 +149,5 @@ else:
 
 namespace.update(io=io, selectors=selectors, threading=threading, time=parking_time)
 namespace.update({name: globals()[name] for name in __all__})
-if hasattr(standard, "_PopenSelector"):  # the class that the standard module has chosen at import, by its private name
+if hasattr(standard, "_PopenSelector"):  # the counterpart of the class that the standard module chose at import
     namespace["_PopenSelector"] = getattr(selectors, standard._PopenSelector.__name__)

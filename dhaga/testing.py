@@ -1,15 +1,16 @@
-"""Tools for testing code that runs on dhagas: a virtual clock, ``settle``, a sequencer, cancels at every park or event.
+"""Tools for testing code that runs on dhagas: a virtual clock, ordered steps, and cancels at every park or event.
 
 - The **virtual clock** belongs to a scheduler whose selector moves the clock to the next deadline instead of sleeping
   (``_kernel/process/virtual_clock.py``).
-  It stands still while a call is under way in an OS thread, since that takes real time.
-- ``settle`` parks until the loop would sleep: then every dhaga waits for the clock or for an external event.
-- ``cancel_at_every_event`` strikes the victim of a scenario where it computes: see ``_kernel/run/strikes.py``.
-- ``cancel_at_every_park`` replays a scenario with its victim watched by a ``ParkWatch``, which
-  sees each park and each wake, and injects a cancel or a timeout at the nth.
+  The clock does not move while a call runs in an OS thread, because such a call takes real time.
+- ``settle`` parks until the loop would sleep, which means that every dhaga waits for the clock or an external event.
+- ``cancel_at_every_event`` cancels one dhaga of a scenario, the victim, while that dhaga computes: see
+  ``_kernel/run/deadline_strikes.py``.
+- ``cancel_at_every_park`` replays a scenario. A ``ParkWatch`` observes the parks and wakes of the scenario's victim,
+  and injects a cancel or a timeout at the nth park.
 
-The mark and the fixture for pytest are in ``pytest_plugin.py``; nothing else in the package imports this module. Names
-that are not in ``__all__`` are for Dhaga's own tests.
+The mark and the fixture for pytest are in ``pytest_plugin.py``. Names that are not in ``__all__`` are for Dhaga's own
+tests.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
 from ._kernel.faces.foreign_names import refuse_async_with
 from ._kernel.process.preemption_events import Events, monitoring
-from ._kernel.process.shutdown import retire_closed_guests
+from ._kernel.process.process_exit import retire_closed_guests
 from ._kernel.process.victims import EventWatch, ParkWatch
 from ._kernel.process.virtual_clock import (
     ClockSince,
@@ -54,22 +55,22 @@ __all__ = [
 ]  # fmt: skip
 
 seed: int | None = None
-"""The seed of ``pytest --dhaga-seed``, which shuffles the run queues of virtual clocks; None for FIFO."""
+"""The seed of ``pytest --dhaga-seed``, which shuffles the run queues under a virtual clock; None for FIFO order."""
 
 PREEMPTED_SHARE = 0.5
-"""Share of the events at which ``preempt_everywhere`` ends the turn. With 0.5, a race that is one event wide loses 30
+"""Share of the events at which ``preempt_everywhere`` ends a turn. With 0.5, a race with a window of one event loses 30
 of 200 updates.
 """
 
 
 @contextmanager
 def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
-    """Give the main code a scheduler on a clock that jumps to the next deadline as soon as every dhaga waits.
+    """Give the main code a scheduler whose clock jumps to the next deadline as soon as every dhaga waits.
 
-    Sleeps, timeouts and the loop's timers use it; calls in OS threads and sockets take real time. ``shuffle``: a seed
-    that shuffles the run queue (default: the seed of ``pytest --dhaga-seed``). In a simulation the clock and the order
-    are those of the simulation. From: main code, outside a running loop.
-    Raises: AssertionError at the end, naming the dhagas, timers and fds that are left; RuntimeError in a dhaga,
+    Sleeps, timeouts and the loop's timers use this clock; calls in OS threads, and waits for sockets, take real time.
+    ``shuffle``: a seed that shuffles the run queue (default: the seed of ``pytest --dhaga-seed``). In a simulation, the
+    clock and the order of the simulation are used. From: main code, outside a running loop.
+    Raises: AssertionError at the end, which lists the dhagas, timers and fds that are left; RuntimeError in a dhaga,
     coroutine or callback.
     """
     if isinstance(getcurrent(), Dhaga) or asyncio._get_running_loop() is not None:
@@ -94,13 +95,13 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
 
 
 def shared_clock() -> VirtualClock | None:
-    """Return the clock of the simulation that the main code is in; None outside."""
+    """Return the clock of the simulation in which the main code runs; None outside a simulation."""
     selector = None if this_thread.main is None else this_thread.main.scheduler.selector
     return selector.clock if isinstance(selector, JumpingSelector) and selector.is_shared else None
 
 
 def leftovers(scheduler: Scheduler) -> list[str]:
-    """Describe the objects left in a scheduler: dhagas, timers, registered fds."""
+    """Return descriptions of the objects left in a scheduler: dhagas, timers, registered fds."""
     problems = [repr(dhaga) for dhaga in scheduler.in_order()]
     if len(scheduler.timers):
         problems.append(f"{len(scheduler.timers)} timers")
@@ -109,11 +110,11 @@ def leftovers(scheduler: Scheduler) -> list[str]:
 
 
 def settle() -> None:
-    """Wait until no other dhaga can run before the clock moves or an external event comes.
+    """Wait until no other dhaga is runnable. Then only a move of the clock or an external event wakes a dhaga.
 
-    So a test sees the outcome of the dhagas that it started, without a sleep.
-    Parks: until then (``settle``). From: a dhaga or main code of a scheduler that runs its own loop. Raises:
-    RuntimeError for a guest.
+    So a test can check the effects of the dhagas that it has started, without a sleep.
+    Parks: until the loop would sleep (``settle``). From: a dhaga or main code of a scheduler that runs its own loop.
+    Raises: RuntimeError on a scheduler that is attached to another program's loop.
     """
     me = current()
     selector = me.scheduler.selector
@@ -127,15 +128,17 @@ def settle() -> None:
 
 
 class Sequencer:
-    """Runs steps of several dhagas and threads in the order of their numbers: ``with sequence(3): ...``, from 0.
+    """A tool that runs steps of several dhagas and threads in the order of their numbers, from 0: ``with sequence(3):
+    ...``.
 
-    Parks: until the steps before have ended (``step 3``). From: a dhaga, main code, any OS thread. Raises: RuntimeError
-    for a number taken before; Deadlock if all wait for a step that is never taken.
+    Parks: until the earlier steps have ended (``step 3``). From: a dhaga, main code, any OS thread. Raises:
+    RuntimeError for a number that was already used; Deadlock if all callers wait for a step that never begins.
     """
 
     def __init__(self) -> None:
         self._next = 0
         self._waiting: dict[int, Any] = {}
+        self._taken: set[int] = set()  # numbers of steps that are under way or waiting
 
     def __call__(self, number: int) -> SequencerStep:
         return SequencerStep(self, number)
@@ -160,29 +163,35 @@ class SequencerStep:
 
     def __enter__(self) -> Self:
         sequencer = self._sequencer
-        if self._number in sequencer._waiting or self._number < sequencer._next:
+        if self._number in sequencer._taken or self._number < sequencer._next:
             raise RuntimeError(f"step {self._number} was taken before")
+        sequencer._taken.add(self._number)
         if self._number != sequencer._next:
-            park(f"step {self._number}", undo=self._cancel, start=self._enqueue)
+            try:
+                park(f"step {self._number}", undo=self._cancel, start=self._enqueue)
+            except BaseException:
+                sequencer._taken.discard(self._number)
+                raise
         return self
 
     def _enqueue(self) -> None:
         self._sequencer._waiting[self._number] = current()
-        if self._number == self._sequencer._next:  # the step before ended just now, in another OS thread
+        if self._number == self._sequencer._next:  # the previous step has just ended in another OS thread
             self._sequencer._wake_next()
 
     def _cancel(self) -> None:
-        """Undo the park. Later steps wait until a cancelled step is taken again."""
+        """Undo the park. Later steps wait until the cancelled step is tried again."""
         if self._sequencer._waiting.pop(self._number, None) is None:
-            raise ValueError  # the step has begun: too late for the undo
+            raise ValueError  # the step has begun, so it is too late for the undo
 
     def __exit__(self, *_: object) -> None:
+        self._sequencer._taken.discard(self._number)
         self._sequencer._next += 1
         self._sequencer._wake_next()
 
 
 Scenario = Callable[[], tuple[Dhaga, Callable[[], object]]]
-"""Starts dhagas; returns one of them, the victim, and a check to call when all have ended.
+"""A function that starts dhagas. It returns one of them, the victim, and a check to call when all dhagas have ended.
 
 The check asserts that no permit, lock, item or byte is lost. The victim must not have run yet.
 """
@@ -197,12 +206,11 @@ def run_queue_seed() -> int | None:
 
 @contextmanager
 def preempt_everywhere(seed: int | None = None) -> Iterator[None]:
-    """End the running dhaga's turn at half of the jumps, calls and returns of the program, wherever preemption may.
+    """End the running dhaga's turn at half of the program's jumps, calls and returns at which preemption is allowed.
 
-    Code that checks and then acts fails here, unless it holds a lock or runs in ``dhaga.no_preempt()``. ``seed``:
-    decides which half; by default the seed of ``pytest --dhaga-seed``, else 0. If a turn ended at each event, dhagas of
-    one rhythm would never meet.
-    Needs CPython 3.12 or later. Raises: RuntimeError on an older one, or if other tools own all events.
+    This reveals races in code that checks and then acts without a lock or ``dhaga.no_preempt()``. ``seed`` selects the
+    half (default: the seed of ``pytest --dhaga-seed``, else 0). Ending a turn at every event would hide races of dhagas
+    that run the same code in step. Raises: RuntimeError before CPython 3.12, or without a free tool id.
     """
     draw = random.Random(seed if seed is not None else run_queue_seed() or 0).random
     with armed(lambda: draw() < PREEMPTED_SHARE, "preempt_everywhere"):
@@ -211,9 +219,10 @@ def preempt_everywhere(seed: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def armed(choose: Callable[[], bool], caller: str) -> Iterator[None]:
-    """End turns at the events of the program that ``choose`` accepts, wherever preemption may.
+    """During the block, end the turn at an event of the program if ``choose()`` returns true and preemption is allowed
+    there.
 
-    Raises: RuntimeError without events, in the name of its ``caller``.
+    Raises: RuntimeError, with the name of ``caller``, if no tool id is available.
     """
     events = None if monitoring is None else Events()
     if events is None or not events.take_tool():
@@ -233,22 +242,24 @@ def cancel(victim: Dhaga) -> None:
 def time_out(victim: Dhaga) -> None:
     if any(entry[2] is victim for entry in victim.scheduler.timers.heap):
         victim._expire()
-    elif not getattr(victim.pending_errors, "shields", None):  # a shield holds off the Timeouts around it
+    elif not getattr(victim.pending_errors, "shields", None):  # a shield delays the Timeouts outside its block
         victim.time_out_park()
 
 
 MOMENTS = ("at once", "in its turn", "after the wake")
-"""When an error comes: before any other dhaga runs; after all runnable ones; when the victim is woken but has not run.
+"""The moments of an injected error: before any other dhaga runs; after all runnable dhagas; between the victim's wake
+and its run.
 """
 
 
 def cancel_at_every_park(scenario: Scenario) -> int:
     """Replay a scenario, with a cancel or a timeout injected at its victim's 1st, 2nd, 3rd … park.
 
-    Each replay has a virtual clock; each error comes at three moments (``MOMENTS``). After each replay every dhaga must
-    have ended and the check must pass; any other error of the victim is raised, with a note that names the injection.
+    Each replay has a virtual clock, and each error is injected at three moments (``MOMENTS``). After each replay every
+    dhaga must have ended and the check must pass. An error of the victim, other than a cancel or timeout, is raised
+    with a note that names the injection.
     Parks: while dhagas run (``join``). From: main code, outside a running loop. Returns: the number of parks.
-    Raises: AssertionError, Deadlock, what the scenario raises.
+    Raises: AssertionError, Deadlock, errors of the scenario.
     """
     parks = 0
     for inject, moment in itertools.product((cancel, time_out), MOMENTS):
@@ -260,13 +271,13 @@ def cancel_at_every_park(scenario: Scenario) -> int:
 
 
 def cancel_at_every_event(scenario: Scenario) -> int:
-    """Replay a scenario, with a cancel at its victim's 1st, 2nd, 3rd … event: a jump, call or return of its own code.
+    """Replay a scenario, with a cancel at its victim's 1st, 2nd, 3rd … event: a jump, call or return in program code.
 
-    Where a deadline may not strike either, as in ``finally``, the cancel comes at the next park. Each replay has a
-    virtual clock. After each, every dhaga must have ended and the check must pass; any other error of the victim is
-    raised, with a note that names the line. Needs CPython 3.12 or later.
+    In code that a deadline does not interrupt, such as a ``finally``, the cancel is raised at the next park. Each
+    replay has a virtual clock. After each replay every dhaga must have ended and the check must pass. An error of the
+    victim, other than a cancel or timeout, is raised with a note that names the line. Needs CPython 3.12 or later.
     Parks: while dhagas run (``join``). From: main code, outside a running loop. Returns: the number of events.
-    Raises: AssertionError, Deadlock, RuntimeError, what the scenario raises.
+    Raises: AssertionError, Deadlock, RuntimeError, errors of the scenario.
     """
     for nth in itertools.count(1):
         if cancel_at_event(scenario, nth) < nth:
@@ -275,7 +286,7 @@ def cancel_at_every_event(scenario: Scenario) -> int:
 
 
 def cancel_at_event(scenario: Scenario, nth: int) -> int:
-    """Replay a scenario once, with a cancel at its victim's nth event. Returns: the events until then, or the end."""
+    """Replay a scenario once, with a cancel at its victim's nth event. Returns: the number of events up to then."""
     watch = EventWatch(nth)
     with armed(watch.is_nth, "cancel_at_every_event"):
         run_once(scenario, watch.begin, watch.note)
@@ -283,7 +294,7 @@ def cancel_at_event(scenario: Scenario, nth: int) -> int:
 
 
 def replay(scenario: Scenario, nth: int, inject: Injection, moment: str) -> bool:
-    """Run a scenario once, with an error injected at the nth park. Returns: False if the victim ended before that."""
+    """Run a scenario once, with an error injected at the nth park. Returns: False if there were fewer parks."""
     park_of_victim = ParkWatch(nth)
 
     def note() -> str:
@@ -295,7 +306,7 @@ def replay(scenario: Scenario, nth: int, inject: Injection, moment: str) -> bool
 
 
 def run_once(scenario: Scenario, prepare: Injection, note: Callable[[], str]) -> None:
-    """Run a scenario to its end and call its check. ``prepare`` gets the victim; ``note`` is added to an error."""
+    """Call ``prepare(victim)``, run a scenario to its end, and call its check. ``note()`` is added to an error."""
     try:
         with virtual_clock():
             victim, check = scenario()
@@ -307,13 +318,13 @@ def run_once(scenario: Scenario, prepare: Injection, note: Callable[[], str]) ->
                 victim.result()
             check()
     except BaseException as error:
-        with contextlib.suppress(AttributeError):  # a frozen dataclass takes no notes
+        with contextlib.suppress(AttributeError):  # a frozen dataclass accepts no notes
             error.add_note(note())
         raise
 
 
 def inject_at(victim: Dhaga, parked: ParkWatch, inject: Injection, moment: str) -> None:
-    """Prepare the injection: by another dhaga, or within the victim's own wake."""
+    """Prepare the injection of an error by another dhaga, or within the victim's wake."""
 
     def inject_now() -> None:
         inject(victim)
@@ -326,19 +337,19 @@ def inject_at(victim: Dhaga, parked: ParkWatch, inject: Injection, moment: str) 
     else:
         parked.at_park = at_park
     parked.begin(victim)
-    victim.result_waiters += 1  # replay() calls result(), so its error is not reported
+    victim.result_waiters += 1  # run_once() calls result(), so the victim's error must not be reported
 
 
 # ---- for Dhaga's own tests
 
 
 def other_threads() -> set[threading.Thread]:
-    """Return the OS threads, except for the pools' threads, which make calls of ``offload`` and look up names."""
+    """Return the OS threads, except the threads of the pools for ``offload`` and for name lookups."""
     return {thread for thread in threading.enumerate() if thread.name not in ("dhaga-offload", "dhaga-dns")}
 
 
 def close_leftover_schedulers() -> list[str]:
-    """Close the main code's scheduler, stop those with threads, forget guests. Returns: the objects left in them."""
+    """Close or stop all schedulers that a test has left. Returns: descriptions of leftovers."""
     problems = []
     for scheduler in list(schedulers):
         problems += leftovers(scheduler)
@@ -352,7 +363,7 @@ def close_leftover_schedulers() -> list[str]:
 
 
 def stop_leftover(scheduler: Scheduler) -> list[str]:
-    """Cancel all dhagas of a scheduler, and stop it. A dhaga that does not end is forgotten, so that only one test
+    """Cancel all dhagas of a scheduler and stop it. A scheduler that does not stop is discarded, so only one test
     reports it.
     """
     try:
@@ -372,6 +383,6 @@ def open_fds() -> set[int]:
 def is_open(fd: int) -> bool:
     try:
         os.fstat(fd)
-    except OSError:  # the one that listed the directory
+    except OSError:  # the fd of the listing itself, which is closed by now
         return False
     return True

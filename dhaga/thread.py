@@ -1,6 +1,6 @@
-"""The standard ``_thread`` on dhagas, the base of ``threading``, for programs that use it directly.
+"""The standard ``_thread`` for dhagas, for programs that use ``_thread``, the base of ``threading``, directly.
 
-A name that is not defined here is the standard module's own.
+All names that are not defined here are the standard module's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UnraisableHookArgs: Any = next(kind for kind in tuple.__subclasses__() if kind._
 """The type of the argument of ``sys.unraisablehook``, which has no public name in ``sys``."""
 
 running: dict[int, Dhaga] = {}
-"""Dhagas that were started here and have not ended, by ident."""
+"""The dhagas that this module has started and that have not ended, by ident."""
 
 standard_count: Callable[[], int] = standard._count
 
@@ -47,7 +47,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 def start_new_thread(
     function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
 ) -> int:
-    """Run ``function(*args, **kwargs)`` in a dhaga, with an empty context. Returns: its ident.
+    """Run ``function(*args, **kwargs)`` in a dhaga with an empty context. Returns: the dhaga's ident.
 
     Source: ``_thread.start_new_thread``.
     """
@@ -69,7 +69,7 @@ def start(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
         try:
             function(*args, **kwargs)
         except SystemExit:
-            pass  # it ends only this thread
+            pass  # SystemExit ends only this thread
         except BaseException as error:
             if not dhaga.is_own_error(error):
                 raise
@@ -82,7 +82,7 @@ def start(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
 
 
 def call_unraisablehook(function: Callable[..., object], error: BaseException) -> None:
-    """Report an error that ended a thread to ``sys.unraisablehook``, in this Python's words."""
+    """Report to ``sys.unraisablehook`` an error that ended a thread, with the message of this Python version."""
     message, culprit = "Exception ignored in thread started by", cast(Any, function)
     if sys.version_info >= (3, 13):
         message, culprit = f"{message} {function!r}", None
@@ -91,15 +91,15 @@ def call_unraisablehook(function: Callable[..., object], error: BaseException) -
 
 @builtin_function
 def _count() -> int:
-    """Return the number of running threads that Python has started, dhagas included."""
-    # A fork marks the dhagas that stayed in the parent as done.
+    """Return the number of running threads that Python has started, including threads that run in dhagas."""
+    # In a forked child, the parent's dhagas are marked as ended.
     alive = [dhaga for dhaga in running.values() if not dhaga.has_ended]
     others = standard_count() - preemption_watcher.count_threads()
     return others + len(alive) + sum(thread._dhaga is not None for thread in active.values())
 
 
 class _ThreadHandle:
-    """Handle of a thread that ``start_joinable_thread`` has started. Source: Python 3.13."""
+    """The handle of a thread that ``start_joinable_thread`` has started. Source: Python 3.13."""
 
     __slots__ = ("dhaga",)
 
@@ -126,7 +126,7 @@ class _ThreadHandle:
         return self.dhaga is not None and self.dhaga.has_ended
 
     def join(self, timeout: float | None = None, /) -> None:
-        """Wait until the thread has ended. Parks: while it lives (``join``). Raises: RuntimeError on itself."""
+        """Wait until the thread has ended. Parks: ``join``. Raises: RuntimeError if the caller is this thread."""
         dhaga = self._started_dhaga()
         if dhaga is getcurrent():
             raise RuntimeError("Cannot join current thread")
@@ -142,7 +142,7 @@ class _ThreadHandle:
 def start_joinable_thread(
     function: Callable[[], object], handle: _ThreadHandle | None = None, daemon: bool = True
 ) -> _ThreadHandle:
-    """Run ``function()`` in a dhaga. Returns: the handle to join it. Source: Python 3.13, only for ``threading``."""
+    """Run ``function()`` in a dhaga. Returns: a handle for ``join``. Source: Python 3.13, only for ``threading``."""
     if not callable(function):
         raise TypeError("thread function must be callable")
     if handle is None:

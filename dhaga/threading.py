@@ -1,12 +1,12 @@
-"""The standard ``threading`` on dhagas: ``import dhaga.threading as threading`` is the whole swap.
+"""The standard ``threading`` for dhagas. To use it, write ``import dhaga.threading as threading``.
 
-Here are Thread, Timer and the functions that name threads; the primitives are in ``_sync/``, as are a thread's
-attributes and the running threads. Names that concern only OS threads are left to the standard module, and
-``__getattr__`` says so.
+This module defines Thread, Timer, and functions such as ``current_thread``. The primitives, a Thread's attributes and
+the dict of running threads are in ``_sync/``. For a name that concerns only OS threads, ``__getattr__`` raises an error
+that refers to the standard module.
 
-A Thread is not a Dhaga: it makes one at ``start``. Until the dhaga ends, the Thread is in ``_active``, by the dhaga's
-ident. For code outside our Threads, ``current_thread`` returns a stand-in: ``_MainThread`` for main code,
-``_DummyThread`` for a spawned dhaga, ForeignThread for an OS thread.
+A Thread is not a Dhaga: ``start`` creates its dhaga. Until the dhaga ends, ``_active`` contains the Thread under
+the dhaga's ident. For code outside our Threads, ``current_thread`` returns a stand-in: ``_MainThread`` for main code,
+``_DummyThread`` for a spawned dhaga or an OS thread that Python has not started, ForeignThread for any other OS thread.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ if sys.version_info >= (3, 12):
     from threading import settrace_all_threads as standard_settrace_all_threads
 
     def settrace_all_threads(func: Any) -> None:
-        """Set the trace function of all threads, running and future ones."""
+        """Set the trace function of all running and future threads."""
         standard_settrace_all_threads(func)
         traced.set(func)
 
     def setprofile_all_threads(func: Any) -> None:
-        """Set the profile function of all threads, running and future ones."""
+        """Set the profile function of all running and future threads."""
         standard_setprofile_all_threads(func)
         profiled.set(func)
 
@@ -79,11 +79,11 @@ if sys.version_info >= (3, 12):
 
 __excepthook__ = threading.__excepthook__
 excepthook = __excepthook__
-"""Called with ``ExceptHookArgs`` when ``Thread.run`` raises. Assign to replace it, here or in the standard module."""
+"""The function called with ``ExceptHookArgs`` when ``Thread.run`` raises. Set it here or in the standard module."""
 
 
 def __getattr__(name: str) -> Any:
-    """Raise AttributeError with the reason why a name of the standard module is missing here."""
+    """Raise an AttributeError that says why a name of the standard module is missing here."""
     if hasattr(threading, name):
         raise AttributeError(
             f"dhaga.threading has no {name!r}, which concerns only OS threads:\nuse the standard module for "
@@ -93,10 +93,10 @@ def __getattr__(name: str) -> Any:
 
 
 class Thread(LegacyThreadNames):
-    """A dhaga with the contract of ``threading.Thread``: a target or an overridden ``run``, started by ``start()``.
+    """A thread that runs in a dhaga, on its starter's scheduler. Source: ``threading.Thread``.
 
-    It runs on the scheduler of its starter. Source: ``threading.Thread``; ``native_id`` is the OS thread's, which many
-    share; ``context`` is as in 3.14, by default empty, or a copy of the starter's under ``-X thread_inherit_context``.
+    ``native_id`` is the number of the OS thread, which many Threads share. ``context`` is from Python 3.14. Its
+    default is an empty context; with ``-X thread_inherit_context``, it is a copy of the starter's context.
     """
 
     _starter_: WaitQueue | None = None
@@ -127,8 +127,8 @@ class Thread(LegacyThreadNames):
     def start(self) -> None:
         """Start the thread's activity.
 
-        Parks: until it has begun (``thread.start``), where parking can work. Raises: RuntimeError the second time, or
-        if ``__init__`` was not called.
+        Parks: until the thread has begun (``thread.start``), if the caller can park. Raises: RuntimeError on a second
+        call, or if ``__init__`` was not called.
         """
         self._check_initialised_()
         if self._dhaga is not None:
@@ -139,11 +139,12 @@ class Thread(LegacyThreadNames):
         self._native_id = threading.get_native_id()
         self._ident = ident_of(self._dhaga)
         begin_thread_functions(scheduler)
-        _active.add(self._dhaga, self)  # until its end: a dhaga cancelled before it first runs never calls _bootstrap
+        # Add the Thread here, because a dhaga that is cancelled before it first runs never calls _bootstrap().
+        _active.add(self._dhaga, self)
         try:
             scheduler.admit(self._dhaga)
         except BaseException:
-            # As in the standard: it is not started, not among the running ones, and may be started again.
+            # As in the standard, the thread counts as not started, and may be started again.
             _active.pop(self._dhaga.ident, None)
             self._dhaga = self._ident = None
             raise
@@ -151,18 +152,17 @@ class Thread(LegacyThreadNames):
         self._wait_until_begun_(self._dhaga)
 
     def _wait_until_begun_(self, dhaga: Dhaga) -> None:
-        """Park until the thread has begun: then it has run to its first park. Some programs stop a thread right after
-        its start.
+        """Park until the thread has begun, because some programs stop a thread right after its start.
 
-        Parks: until then (``thread.start``); a cancel stays pending, because the thread is on its way. Does not park in
-        ``no_park()``, in a coroutine, or in a finalizer that interrupts a caller in the middle of a park. Raises: a
-        signal handler's error.
+        Parks: ``thread.start``; a cancel stays pending, because the thread is already starting. Does not park in
+        ``no_park()``, in a coroutine, or in a finalizer that interrupts a park of the caller. Raises: a signal
+        handler's error.
         """
         me = parking_waiter()
         if me is not None and not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors):
             self._starter_ = WaitQueue(self, "thread.start")
             me.park_on(self._starter_)
-            dhaga._joiners.append(me.parked)  # for the end of a thread that is cancelled before it begins
+            dhaga._joiners.append(me.parked)  # wakes the caller if the thread is cancelled before it begins
             me.park_until_woken()
             raise_interrupt(me)
 
@@ -174,12 +174,12 @@ class Thread(LegacyThreadNames):
 
     @calls_out
     def _bootstrap_inner(self) -> None:
-        """Run, with the functions of ``threading.settrace`` and ``setprofile``. Programs replace this method."""
+        """Call ``run`` while the module's trace and profile functions are set. Some programs replace this method."""
         has_functions = set_of_thread()
         try:
             self.run()
         except SystemExit as error:
-            call_excepthook(self, error)  # the standard hook ignores it; a hook of the program may not
+            call_excepthook(self, error)  # the standard hook ignores SystemExit, but a program's hook may handle it
         except BaseException as error:
             if not self._dhaga.is_own_error(error):  # type: ignore[union-attr]
                 raise
@@ -190,22 +190,22 @@ class Thread(LegacyThreadNames):
             self._delete()
 
     def _delete(self) -> None:
-        """Remove the thread from the running ones."""
+        """Remove the thread from the running threads."""
         _active.pop(self._dhaga.ident, None)  # type: ignore[union-attr]
 
     @calls_out
     def run(self) -> None:
-        """Call the target. Subclasses override it."""
+        """Call the target. Subclasses may override this method."""
         try:
             if self._target is not None:
                 self._target(*self._args, **self._kwargs)
         finally:
-            del self._target, self._args, self._kwargs  # they may refer to this thread
+            del self._target, self._args, self._kwargs  # these may refer to this thread
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until the thread has ended.
 
-        Parks: while it lives (``join``). Raises: RuntimeError on itself, or before the start.
+        Parks: ``join``. Raises: RuntimeError if the caller is this thread, or before the start.
         """
         self._check_initialised_()
         if self._dhaga is None:
@@ -214,16 +214,18 @@ class Thread(LegacyThreadNames):
             raise RuntimeError("cannot join current thread")
         if timeout is not None:
             check_wait_timeout(timeout)
-        if not self._dhaga.has_ended:  # in a forked child it has ended, as in the standard
+        if not self._dhaga.has_ended:  # in a forked child, the parent's threads count as ended, as in the standard
             self._dhaga.join(timeout)
 
     def cancel(self, reason: object = None) -> bool:
-        """Raise ``Cancelled(reason)`` in the thread at its park. Source: ours; the standard Thread has no cancel."""
+        """Raise ``Cancelled(reason)`` in the thread at its current or next park. Source: the standard Thread has no
+        such method.
+        """
         return self._dhaga is not None and self._dhaga.cancel(reason)
 
 
 new_context: Callable[[], Context] = copy_context if getattr(sys.flags, "thread_inherit_context", False) else Context
-"""Return the context that a Thread starts with: the standard Thread's on this Python."""
+"""Return the default context of a new Thread: the same as for a standard Thread on this Python version."""
 
 
 def call_excepthook(thread: Thread, error: BaseException) -> None:
@@ -255,7 +257,7 @@ class Timer(Thread):
         self.finished: Event = Event()
 
     def cancel(self, reason: object = None) -> bool:
-        """Stop the timer, unless it has called its function already."""
+        """Stop the timer, unless the timer has already called its function."""
         self.finished.set()
         return True
 
@@ -267,7 +269,7 @@ class Timer(Thread):
 
 
 class ForeignThread(Thread):
-    """Stand-in for code outside our Threads; the subclasses have the standard's names."""
+    """A stand-in for code outside our Threads. Its subclasses have the names of the standard classes."""
 
     def __init__(self, name: str, ident: int, is_alive: Callable[[], bool], daemon: bool) -> None:
         self._name = name
@@ -285,17 +287,17 @@ class ForeignThread(Thread):
 
 
 class _MainThread(ForeignThread):
-    """Stand-in for the main code of the process; in a forked child for the code that has forked (``ident``)."""
+    """A stand-in for the main code of the process, or in a forked child for the code that called fork (``ident``)."""
 
     def __init__(self, ident: int | None = None) -> None:
         thread = originals.main_thread()
-        # Never a daemon, even after a fork in a daemon: threads take the flag of the thread that makes them.
+        # Never a daemon, even after a fork in a daemon, because new threads inherit the flag from their creator.
         super().__init__(thread.name, ident or thread.ident or 0, main_code_is_alive, daemon=False)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the end of the main code, before the exit joins threads and calls exit handlers.
+        """Wait for the end of the main code. After this end, the exit joins threads and calls exit handlers.
 
-        Parks: until then (``join``). Raises: RuntimeError in the main code.
+        Parks: ``join``. Raises: RuntimeError in the main code.
         """
         if current_thread() is self:
             raise RuntimeError("cannot join current thread")
@@ -305,14 +307,14 @@ class _MainThread(ForeignThread):
 
 
 def main_code_is_alive() -> bool:
-    """Return whether the main code has not ended; at exit it ends before threads are joined."""
+    """Return whether the main code is still running. At exit, the main code ends before threads are joined."""
     return not main_end.reached
 
 
 class _DummyThread(ForeignThread):
-    """Stand-in for a spawned dhaga, or an OS thread that Python has not started.
+    """A stand-in for a spawned dhaga, or for an OS thread that Python has not started.
 
-    Source: Python 3.13, where it is dropped at the end of its thread.
+    Source: Python 3.13, where the end of a thread drops its stand-in.
     """
 
 
@@ -322,7 +324,7 @@ _active[the_main_thread.ident or 0] = the_main_thread
 
 
 class CurrentThread(originals.local):
-    """The Thread object for the code of an OS thread outside dhagas; made on first use."""
+    """The Thread object for code outside dhagas, separate for each OS thread and created on first use."""
 
     thread: Thread | None = None
 
@@ -331,7 +333,7 @@ this_thread: CurrentThread = CurrentThread()
 
 
 def current_thread() -> Thread:
-    """Return the running Thread; for other code a stand-in with the same attributes."""
+    """Return the running Thread, or for other code a stand-in with the same attributes."""
     me = getcurrent()
     if isinstance(me, Dhaga):
         return _active.get(ident_of(me)) or dummy_thread_of(me)
@@ -341,7 +343,7 @@ def current_thread() -> Thread:
 
 
 def dummy_thread_of(dhaga: Dhaga) -> Thread:
-    # A class of dhagas may have its own stand-in; those of dhaga.compat have one.
+    # A subclass of Dhaga may create its own stand-in, as the classes of dhaga.compat do.
     make = getattr(dhaga, "_stand_in", None)
     dummy: Thread
     daemon = dhaga.daemon and not dhaga.makes_calls
@@ -356,35 +358,35 @@ def foreign_thread_of(thread: threading.Thread) -> ForeignThread:
 
 
 def main_thread() -> Thread:
-    """Return the Thread of the main code; in a forked child, the Thread that called fork."""
+    """Return the Thread of the main code, or in a forked child the Thread that called fork."""
     return the_main_thread
 
 
 def enumerate() -> list[Thread]:
-    """Return the running Threads, the main one included, and stand-ins of dhagas that called ``current_thread``."""
+    """Return the running Threads, including the main thread and stand-ins of dhagas that called ``current_thread``."""
     return list(_active.values())
 
 
 def active_count() -> int:
-    """Return the number of running Threads."""
+    """Return the number of running Threads, which is the length of ``enumerate()``."""
     return len(_active)
 
 
 def currentThread() -> Thread:
-    """Return the current thread. Source: also deprecated in threading."""
+    """Return the current thread. Source: ``threading``, which also deprecates this name."""
     warnings.warn("currentThread() is deprecated, use current_thread() instead", DeprecationWarning, stacklevel=2)
     return current_thread()
 
 
 def activeCount() -> int:
-    """Return the number of running Threads. Source: also deprecated in threading."""
+    """Return the number of running Threads. Source: ``threading``, which also deprecates this name."""
     warnings.warn("activeCount() is deprecated, use active_count() instead", DeprecationWarning, stacklevel=2)
     return active_count()
 
 
 @builtin_function
 def get_ident() -> int:
-    """Return the ident of the running dhaga; outside dhagas, of the OS thread."""
+    """Return the ident of the running dhaga, or outside dhagas the ident of the OS thread."""
     me = getcurrent()
     return ident_of(me) if isinstance(me, Dhaga) else originals.get_ident()
 
@@ -393,9 +395,9 @@ get_native_id: Callable[[], int] = threading.get_native_id
 
 
 def after_fork_in_child() -> None:
-    """Make the caller of fork the main thread of the child, and its only thread.
+    """Make the caller of fork the main thread and only thread of the child.
 
-    Source: threading, which keeps a Thread that has forked, and makes a ``_MainThread`` for other code.
+    Source: ``threading``, which keeps a Thread that has called fork, and creates a ``_MainThread`` for other code.
     """
     global the_main_thread
     me = current_thread()
@@ -409,7 +411,7 @@ def after_fork_in_child() -> None:
 
 
 def is_thread(dhaga: Dhaga) -> bool:
-    """Return whether a dhaga runs a Thread; stand-ins have none."""
+    """Return whether a dhaga runs a Thread; False if its Thread is only a stand-in."""
     thread = _active.get(ident_of(dhaga))
     return thread is not None and thread._dhaga is dhaga
 

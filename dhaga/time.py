@@ -1,8 +1,8 @@
-"""The standard ``time`` with a ``sleep`` that parks, and clocks to match; a dhaga has its OS thread's CPU clock.
+"""The standard ``time`` with a ``sleep`` that parks, and clocks that follow a virtual clock in tests.
 
-In a test on a virtual clock, ``monotonic``, ``perf_counter`` and ``time`` return the time by which ``sleep`` counts,
-for the dhagas and the main code of that scheduler. The patch does not replace the standard module's clocks: a Python
-function would triple the cost of each call. All other names are the standard module's own.
+In a test on a virtual clock, ``monotonic``, ``perf_counter`` and ``time`` return that clock's time in the dhagas and
+the main code of the clock's scheduler. The patch (``dhaga.monkey``) does not replace the standard module's clocks,
+because a Python function would triple the cost of each call. All other names are the standard module's own.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_SECONDS = 2.0**63 / 1e9
-"""Longest sleep that the standard module accepts, 292 years."""
+"""Longest sleep that the standard module accepts, in seconds (292 years)."""
 
 WALL_START = standard.time()
-"""The seconds that ``time`` adds to a virtual clock, which begins at 0."""
+"""The wall-clock time that ``time`` adds to a virtual clock, which begins at 0."""
 
 standard_getcpuclockid: Any = getattr(standard, "pthread_getcpuclockid", None)
 
@@ -38,11 +38,11 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 @builtin_function
-@compiled  # C: an int or a float in range
+@compiled  # C: used only for ints and floats in range
 def sleep(seconds: float, /) -> None:
-    """Sleep for at least ``seconds`` while other dhagas run; 0: once around the run queue.
+    """Sleep for at least ``seconds`` while other dhagas run; with 0, only yield to other runnable dhagas.
 
-    Parks: ``sleep``; a plain OS thread sleeps for real. Raises: TypeError, ValueError (below 0, NaN), OverflowError.
+    Parks: ``sleep``; a plain OS thread blocks. Raises: TypeError, ValueError (below 0, NaN), OverflowError.
     Source: ``time.sleep``.
     """
     if not isinstance(seconds, float):
@@ -53,7 +53,7 @@ def sleep(seconds: float, /) -> None:
 
 
 def virtual_now() -> float | None:
-    """Return the time of the caller's scheduler if that is on a virtual clock."""
+    """Return the time of the caller's scheduler if the scheduler has a virtual clock, else None."""
     main: Any = this_thread.main
     scheduler = scheduler_of_caller() or (main and main.scheduler)
     if scheduler is None or scheduler.clock is originals.monotonic:
@@ -63,44 +63,44 @@ def virtual_now() -> float | None:
 
 
 def monotonic() -> float:
-    """Return the seconds by which ``sleep`` counts: of the virtual clock in a test. Source: ``time.monotonic``."""
+    """Return the time in seconds on the clock that ``sleep`` uses. Source: ``time.monotonic``."""
     now = virtual_now()
     return standard.monotonic() if now is None else now
 
 
 def monotonic_ns() -> int:
-    """Like ``monotonic``, in nanoseconds. Source: ``time.monotonic_ns``."""
+    """Return the time of ``monotonic`` in nanoseconds. Source: ``time.monotonic_ns``."""
     now = virtual_now()
     return standard.monotonic_ns() if now is None else round(now * 1e9)
 
 
 def perf_counter() -> float:
-    """Like ``monotonic``, with the most exact clock of the platform. Source: ``time.perf_counter``."""
+    """Return the time in seconds on the most exact clock, or the virtual clock. Source: ``time.perf_counter``."""
     now = virtual_now()
     return standard.perf_counter() if now is None else now
 
 
 def perf_counter_ns() -> int:
-    """Like ``perf_counter``, in nanoseconds. Source: ``time.perf_counter_ns``."""
+    """Return the time of ``perf_counter`` in nanoseconds. Source: ``time.perf_counter_ns``."""
     now = virtual_now()
     return standard.perf_counter_ns() if now is None else round(now * 1e9)
 
 
 def time() -> float:
-    """Return the seconds since the epoch, which advance with a virtual clock. Source: ``time.time``."""
+    """Return the seconds since the epoch; a virtual clock also moves this time. Source: ``time.time``."""
     now = virtual_now()
     return standard.time() if now is None else WALL_START + now
 
 
 def time_ns() -> int:
-    """Like ``time``, in nanoseconds. Source: ``time.time_ns``."""
+    """Return the time of ``time`` in nanoseconds. Source: ``time.time_ns``."""
     now = virtual_now()
     return standard.time_ns() if now is None else round((WALL_START + now) * 1e9)
 
 
 def whole_seconds(seconds: Any) -> float:
-    """Convert a number of another type to a float or an int. Raises: TypeError, as the standard
-    function does from Python 3.14 on.
+    """Convert an integer of any type to an int. From Python 3.15 on, convert any other number to a float.
+    Raises: TypeError, with the text of Python 3.14 or 3.15.
     """
     try:
         return operator.index(seconds)
@@ -114,7 +114,7 @@ def whole_seconds(seconds: Any) -> float:
 
 
 def raise_invalid(seconds: float) -> None:
-    """Raise the standard error for a length of sleep that is out of range."""
+    """Raise the standard error for a sleep length that is out of range."""
     if seconds != seconds:
         raise ValueError("Invalid value NaN (not a number)")
     if seconds < 0:
@@ -124,7 +124,7 @@ def raise_invalid(seconds: float) -> None:
 
 @builtin_function
 def pthread_getcpuclockid(thread_id: int, /) -> int:
-    """Return the CPU clock of the OS thread that runs a thread; its dhagas share it.
+    """Return the CPU clock of the OS thread that runs a thread. All dhagas of an OS thread share this clock.
 
     Raises: ProcessLookupError for a dhaga that has ended. Source: ``time.pthread_getcpuclockid``.
     """

@@ -1,9 +1,10 @@
-"""The plugin's hooks, which each run of pytest loads if Dhaga is installed; they import Dhaga only when it is used.
+"""The hooks of Dhaga's pytest plugin. They import Dhaga only for a test or an option that uses Dhaga.
 
-pytest imports this by its entry point, also in projects that do not use Dhaga. A module in the package would also
-import the package, with asyncio and Tornado: 100 ms a run. Their code is in ``dhaga.pytest_plugin``.
+Where Dhaga is installed, each run of pytest imports this module through an entry point, also in projects that do not
+use Dhaga. If the module were in the package, this import would load the package with asyncio and Tornado, which takes
+100 ms. The functions that the hooks call are in ``dhaga.pytest_plugin``.
 
-PYTEST_DONT_REWRITE: there is no assert here, and pytest would warn where this was imported before.
+PYTEST_DONT_REWRITE: this module has no assert. Without this mark, pytest would warn if the module was imported before.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def seed_or_random(text: str) -> int | str:
         raise argparse.ArgumentTypeError(f"a whole number, or random, and not {text!r}") from None
 
 
-@pytest.hookimpl(tryfirst=True)  # a conftest.py may ask for the seed when it is configured
+@pytest.hookimpl(tryfirst=True)  # first, because pytest_configure of a conftest.py may ask for the seed
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
@@ -70,7 +71,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Choose a seed for the test, if each is to have its own."""
+    """Choose a new seed for the test under ``--dhaga-seed random``."""
     if item.config.getoption("--dhaga-seed") == "random":
         from dhaga import pytest_plugin
 
@@ -79,7 +80,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a failure the seed that repeats it."""
+    """Add to the report of a failure the seed that repeats the failure."""
     report = yield
     seed = getattr(testing(), "seed", None)
     if report.failed and seed is not None:
@@ -98,7 +99,7 @@ def dhaga_clock() -> Iterator[VirtualClock]:
 
 @pytest.fixture
 def dhaga_simulation() -> Any:
-    """Give a test that is marked dhaga_simulated its simulation: `dhaga_simulation.always(invariant)`."""
+    """Return the simulation of a test that is marked dhaga_simulated: `dhaga_simulation.always(invariant)`."""
     from dhaga import pytest_plugin
 
     return pytest_plugin.CurrentSimulation()
