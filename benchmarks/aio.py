@@ -1,8 +1,8 @@
-"""What a coroutine hop costs: `python -m benchmarks.aio`. A dhaga's `await_(coroutine())` against asyncio's own
-`await loop.create_task(coroutine())`, on each loop, with 1 and with 1,000 in flight.
+"""Measures what a coroutine hop costs: `python -m benchmarks.aio`. A dhaga's `await_(coroutine())` is compared with
+asyncio's `await loop.create_task(coroutine())`, on each loop, with 1 and with 1,000 hops in flight.
 
-Both run in turn in one process, and the CPU time of the thread counts, which other work on the machine disturbs least.
-A cell is the median of the rounds, a ratio the median of the ratios within a round.
+Both run in turn in one process. The CPU time of the thread is measured, because other work on the machine disturbs it
+least. A cell is the median of the rounds; a ratio is the median of the ratios within a round.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from benchmarks.machine import surroundings
 from dhaga import await_
 
 TARGET = 1.5
-"""A hop is to cost at most so many of asyncio's own."""
+"""The target: a dhaga's hop costs at most this many times the CPU time of asyncio's hop."""
 
 PATH = Path(__file__).parent / "results" / "aio.json"
 
@@ -37,7 +37,7 @@ async def one_turn() -> None:
 
 
 async def of_dhagas(works: Works, width: int, count: int) -> float:
-    """Let each of ``width`` dhagas await its share, one after the other. Returns: microseconds of CPU a hop."""
+    """Let each of ``width`` dhagas await its share of the coroutines in turn. Returns: microseconds of CPU per hop."""
 
     def hops() -> None:
         for _ in range(count // width):
@@ -50,7 +50,7 @@ async def of_dhagas(works: Works, width: int, count: int) -> float:
 
 
 async def of_tasks(works: Works, width: int, count: int) -> float:
-    """Let each of ``width`` Tasks do the same with Tasks. Returns: microseconds of CPU a hop."""
+    """Let each of ``width`` Tasks await its share of new Tasks in turn. Returns: microseconds of CPU per hop."""
     loop = asyncio.get_running_loop()
 
     async def hops() -> None:
@@ -63,7 +63,7 @@ async def of_tasks(works: Works, width: int, count: int) -> float:
 
 
 def loops() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Return the makers of the loops that are here."""
+    """Return a factory for each kind of loop that is installed."""
     found: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
     try:
         import uvloop
@@ -75,7 +75,7 @@ def loops() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
 def measure(
     new_loop: Callable[[], asyncio.AbstractEventLoop], works: Works, width: int, options: Any
 ) -> dict[str, Any]:
-    """Measure one row: all rounds of both."""
+    """Measure one row: all rounds of both rivals."""
     samples: dict[str, list[float]] = {"dhaga": [], "tasks": []}
     rivals: dict[str, Rival] = {"dhaga": of_dhagas, "tasks": of_tasks}
     for _ in range(options.rounds):

@@ -1,9 +1,9 @@
 """CPU time of one operation of a database client, on dhagas, gevent and threads: `python -m benchmarks.clients`.
 
 Each worker does one operation after the other, against PostgreSQL, MariaDB and Redis (DHAGA_POSTGRES, DHAGA_MARIADB and
-DHAGA_REDIS, each a URL). The program is the same for all rivals, in threads of `threading`; ours and gevent's patch
-first, the latter with psycogreen. Each sample is a process of its own on one CPU, the rivals take turns within a round,
-and the medians over the rounds count. What the servers compute is not measured.
+DHAGA_REDIS, each a URL). All rivals run the same program, with threads of `threading`. Dhaga and gevent first patch the
+standard library; gevent also uses psycogreen. Each sample is taken in a new process on one CPU. The rivals take turns
+within a round, and the figures are medians over the rounds. The CPU time of the servers is not measured.
 """
 
 import argparse
@@ -35,13 +35,13 @@ WORKS = {
     "redis": (20, 100),
     "sqlalchemy": (20, 100),
 }
-"""By work: how many workers there are at a time."""
+"""For each work, the numbers of workers with which it is measured."""
 
 TARGET = 1.0
-"""Times the CPU time of an operation with gevent, at most."""
+"""The target: an operation takes at most this many times the CPU time that it takes with gevent."""
 
 Samples = dict[str, dict[str, list[dict[str, float]]]]
-"""By work and number of workers, and by rival: one for each round."""
+"""For each work and number of workers, and for each rival, one sample per round."""
 
 POSTGRES = os.environ.get("DHAGA_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
 MARIADB = os.environ.get("DHAGA_MARIADB", "mysql://root@127.0.0.1:3306/test")
@@ -147,7 +147,7 @@ def _patch(rival: str) -> None:
 
 
 def _sample(rival: str, work: str, workers: int) -> dict[str, float]:
-    """Have the workers work for a while. Returns: µs of CPU time an operation, and operations a second."""
+    """Let the workers work for some time. Returns: µs of CPU time per operation, and operations per second."""
     _patch(rival)
     import threading
     import time
@@ -189,7 +189,7 @@ def _measure(rival: str, work: str, workers: int) -> dict[str, float]:
 
 
 def ratios(rivals: dict[str, list[dict[str, float]]], other: str) -> list[float]:
-    """Return our CPU time over another's, round by round."""
+    """Return Dhaga's CPU time divided by another rival's, round by round."""
     return [ours["cpu"] / theirs["cpu"] for ours, theirs in zip(rivals["dhaga"], rivals[other], strict=True)]
 
 

@@ -1,11 +1,11 @@
 """`dhaga.http.Session` beside requests on gevent and on threads: `python -m benchmarks.http_client`.
 
-So many workers as requests are to be in flight ask one page after the other, over connections that are kept. Each
-sample is a process of its own on one CPU, the server one on another; the rivals take turns within a round. What counts
-is requests per second of the client's CPU time, which other work on the machine disturbs least, as the median of the
-ratios within a round. Theirs is a Session whose pool keeps as many connections as are in flight, gevent's in a patched
-process. In the rows `no environment` all have `trust_env = False`: requests looks for proxies among the variables twice
-a request, ours once and faster, and the more variables there are the more that tells.
+One worker per request in flight gets one page after another, over kept connections. Each sample is taken in a new
+process on one CPU, and the server runs on another CPU. The rivals take turns within a round. The figure is requests per
+second of the client's CPU time, which other work on the machine disturbs least; it is the median of the ratios within a
+round. The rivals use a requests Session whose pool keeps as many connections as are in flight; gevent's process is
+patched. In the rows `no environment`, all have `trust_env = False`. Otherwise requests searches the environment
+variables for proxies twice per request, and Dhaga once and faster; the difference grows with the number of variables.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from benchmarks.machine import cpus, raise_file_limit, surroundings
 IN_FLIGHT = (1, 32, 512)
 RIVALS = "dhaga", "gevent", "threads"
 ROUNDS = 5
-SECONDS = 1.0  # that each worker goes on asking, once all have been answered
+SECONDS = 1.0  # for which each worker sends requests, once all workers have had an answer
 TARGET = 1.2
-"""Times the requests per second of gevent, at each number in flight."""
+"""The target: this many times gevent's requests per CPU second, at each number of requests in flight."""
 
 PATH = Path(__file__).parent / "results" / "http_client.json"
 PAGE = b"hello, world\n"
@@ -49,13 +49,13 @@ asyncio.run(main())
 """
 
 Sample = dict[str, float]
-"""Requests per second, by the clock and by the client's CPU time."""
+"""Requests per second of wall-clock time, and per second of the client's CPU time."""
 
 Spawn = Callable[[Callable[[], None]], Any]
 
 
 class Meter:
-    """Counts requests from when all workers have been answered once until the time is up."""
+    """Counts requests. The measurement begins once all workers have had an answer, and lasts ``SECONDS``."""
 
     def __init__(self, session: Any, url: str, in_flight: int) -> None:
         self.session = session
@@ -64,7 +64,7 @@ class Meter:
         self.counts: list[int] = []
 
     def work(self) -> None:
-        """Ask one page after the other; one worker's."""
+        """Get one page after another. From: each worker."""
         self.ask()
         self.warming_up -= 1
         if not self.warming_up:
@@ -83,7 +83,7 @@ class Meter:
         assert self.session.get(self.url).content == PAGE
 
     def sample(self) -> Sample:
-        """Return what was measured, once all workers have ended."""
+        """Return the sample, after all workers have ended."""
         count = sum(self.counts)
         return {"by clock": count / (self.ended - self.began), "by CPU": count / (self.ended_cpu - self.began_cpu)}
 
@@ -135,7 +135,7 @@ def _child(rival: str, url: str, in_flight: int, trust_env: bool) -> None:
 
 @contextmanager
 def _serving() -> Iterator[str]:
-    """Run the server on a CPU of its own, and give the URL of its page."""
+    """Run the server on a separate CPU, and yield the URL of its page."""
     pinned = cpus()
     command = [sys.executable, "-c", SERVER, *([str(pinned[1])] if pinned else [])]
     if pinned is not None:
@@ -173,7 +173,7 @@ def _measured(rounds: int) -> dict[str, dict[str, list[Sample]]]:
 
 
 def _ratio(rivals: dict[str, list[Sample]], key: str, rival: str) -> float:
-    """Return the median over the rounds of ours over a rival's."""
+    """Return the median over the rounds of Dhaga's figure divided by a rival's."""
     pairs = zip(rivals["dhaga"], rivals[rival], strict=True)
     return statistics.median(ours[key] / theirs[key] for ours, theirs in pairs)
 

@@ -1,9 +1,9 @@
 """`dhaga.http.HTTPClient` beside Tornado's own `AsyncHTTPClient` in coroutines: `python -m benchmarks.http_fetch`.
 
-The same client underneath (simple, and curl where pycurl is installed), the same kind of loop (asyncio's, with a
-selector), and the same server, a process of its own on another CPU. So many workers as requests are to be in flight
-fetch one page after the other. The two take turns within each round, and at being first; the target is judged by the
-median of the ratios of requests per second within a round. Tornado's `max_clients` is raised to what ours has.
+Both use the same underlying client (simple, and curl if pycurl is installed), the same kind of loop (asyncio's, with a
+selector), and the same server, which runs in another process on another CPU. One worker per request in flight fetches
+one page after another. The two take turns within each round, and each comes first in every second round. The target
+applies to the median of the ratios of requests per second within a round. `max_clients` is the same for both.
 """
 
 import argparse
@@ -29,10 +29,10 @@ from dhaga.http import HTTPClient
 IN_FLIGHT = (1, 32, 512)
 REQUESTS = {1: 600, 32: 1_200, 512: 1_536}
 ROUNDS = 9
-CLIENTS = 600  # of Tornado's, and of ours: more than are ever in flight
+CLIENTS = 600  # `max_clients` of both; more than are ever in flight
 REST = 0.1  # seconds before each sample: the server still closes the connections of the one before
 TARGET = 0.9
-"""Of the requests per second that Tornado's own reaches, at each number in flight."""
+"""The target: this fraction of the requests per second of Tornado's client, at each number of requests in flight."""
 
 RIVALS = "dhaga", "tornado"
 SIMPLE, CURL = "simple", "curl"
@@ -64,12 +64,12 @@ asyncio.run(main())
 """
 
 Sample = dict[str, float]
-"""Requests per second, and microseconds of this process's CPU time a request."""
+"""Requests per second, and microseconds of this process's CPU time per request."""
 
 
 @contextmanager
 def _serving() -> Iterator[str]:
-    """Run the server on a CPU of its own, and give the URL of its page."""
+    """Run the server on a separate CPU, and yield the URL of its page."""
     pinned = cpus()
     if pinned is not None:
         os.sched_setaffinity(0, {pinned[0]})
@@ -117,7 +117,7 @@ async def _close(client: AsyncHTTPClient) -> None:
 
 
 def _rounds(url: str, rounds: int) -> Iterator[tuple[int, dict[str, Sample]]]:
-    """Measure both in turn with the kind of client that Tornado is configured for; a first round warms up."""
+    """Measure both in turn with the kind of client that Tornado is configured for. The first round is the warm-up."""
     with HTTPClient(max_clients=CLIENTS) as ours, asyncio.Runner() as runner:
         theirs = runner.run(_client_of_tornado())
         for number in range(rounds + 1):
@@ -150,7 +150,7 @@ def _measured(rounds: int) -> dict[str, dict[str, list[Sample]]]:
 
 
 def _ratio(rivals: dict[str, list[Sample]], key: str) -> float:
-    """Return the median over the rounds of ours over Tornado's."""
+    """Return the median over the rounds of Dhaga's figure divided by Tornado's."""
     pairs = zip(rivals["dhaga"], rivals["tornado"], strict=True)
     return statistics.median(ours[key] / theirs[key] for ours, theirs in pairs)
 

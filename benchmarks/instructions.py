@@ -1,13 +1,13 @@
-"""Instructions per operation of the kernel's rows and per request of a service, under valgrind: what a change costs, on
-a machine however busy.
+"""Counts instructions per operation of the kernel's rows and per request of a service, under valgrind. The counts show
+what a change costs, even on a busy machine.
 
-`python -m benchmarks.instructions` counts, in both modes, and compares with the counts recorded for this Python in
-`results/instructions.json`; `--check` fails where a row has grown by more than the tolerance, `--record` writes them.
+`python -m benchmarks.instructions` counts in both modes, and compares with the counts recorded for this Python in
+`results/instructions.json`. `--check` fails if a row has grown by more than the tolerance; `--record` saves the counts.
 
-A count repeats to 1 %, where a time on a shared machine varies by half. But it leaves out the kernel of the operating
-system, caches and branches: for how fast a row is, see `benchmarks.kernel`. Requests are counted where the packages and
-databases of their service are (`instructions_requests`). A count belongs to a build of Python, so that
-another build has no recorded counts, and only prints.
+A repeated count differs by 1 %, but a time on a shared machine by half. The counts do not include the operating
+system's kernel, caches and branches; for the speed of a row, see `benchmarks.kernel`. Requests are counted if the
+packages and databases of their service are available (`instructions_requests`). Recorded counts apply to one build of
+Python; with another build, the counts are only printed.
 """
 
 import argparse
@@ -36,28 +36,28 @@ NAMES = (
     *("queue-ping-pong", "event-ping-pong", "condition-ping-pong", "socketpair"),
 )
 REQUESTS = {f"request-{name}": name for name in instructions_requests.COUNTED}
-"""The services by their rows."""
+"""For each row of requests, the name of the service."""
 
 OPERATIONS = 2000
 TOLERANCE = 5.0
-"""Percent. Runs differ by up to 1, and by 2 where databases answer. A flag that is looked at in each park is 1 to 2."""
+"""The tolerance in percent. Runs differ by up to 1 %, with databases by 2 %. A flag read in each park costs 1–2 %."""
 
 MODES = {"compiled": "0", "pure": "1"}
-"""By name: DHAGA_PURE."""
+"""For each mode, the value of DHAGA_PURE."""
 
 Counts = dict[str, dict[str, int]]
-"""Instructions an operation, by mode and row."""
+"""Instructions per operation, by mode and row."""
 
 
 def build() -> str:
-    """Name what the counts belong to."""
+    """Return a description of the build to which the counts apply."""
     profile = "with" if "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "") else "without"
     python = f"CPython {platform.python_version()} by {platform.python_compiler()} {profile} profile"
     return f"{python}, greenlet {version('greenlet')}, {platform.machine()}"
 
 
 def count() -> Counts:
-    """Count all rows in both modes. Raises: RuntimeError if one breaks."""
+    """Count all rows in both modes. Raises: RuntimeError if a row fails."""
     services = {row: name for row, name in REQUESTS.items() if instructions_requests.can_serve(name)}
     with ThreadPoolExecutor() as threads:
         return dict(zip(MODES, threads.map(_count_mode, MODES.values(), itertools.repeat(services)), strict=True))
@@ -81,7 +81,7 @@ def _count_rows(environ: dict[str, str]) -> dict[str, int]:
 
 
 def _of_an_operation(folder: Path, less: int, more: int) -> int:
-    """Return what the operations took that one child had more than the other."""
+    """Return the instructions per operation: the difference of two children, divided by ``OPERATIONS``."""
     totals = []
     for pid in (less, more):
         found = re.search(r"I +refs: +([\d,]+)", (folder / str(pid)).read_text())
@@ -93,7 +93,7 @@ def _of_an_operation(folder: Path, less: int, more: int) -> int:
 
 def run_rows() -> None:
     """Run each row twice, in forked children, so that Python and Dhaga start once. Prints: the children's pids."""
-    # Under valgrind everything is slow, and laps would end by the clock rather than by the number of switches.
+    # Replace the clock: everything is slow under valgrind, so laps would end after a time, not after so many switches.
     from dhaga._kernel import originals
 
     time.monotonic = originals.monotonic = itertools.count(0.0, 1e-6).__next__
@@ -124,7 +124,7 @@ def _in_a_child(work: object, *arguments: int) -> int:
 
 
 def grown(counts: Counts, recorded: Counts, tolerance: float) -> list[str]:
-    """Return a line for each row that takes more instructions than recorded, beyond the tolerance in percent."""
+    """Return a line for each row whose count exceeds the recorded count by more than the tolerance in percent."""
     return [
         f"{mode} {name}: {now:,} instructions, {100 * (now / before - 1):+.1f} % (recorded: {before:,})"
         for mode, rows in counts.items()
@@ -134,7 +134,7 @@ def grown(counts: Counts, recorded: Counts, tolerance: float) -> list[str]:
 
 
 def lines(counts: Counts, recorded: Counts) -> Iterable[str]:
-    """Give the table."""
+    """Yield the lines of the table."""
     yield f"{'instructions each':<22}" + "".join(f"{mode:>12}{'':>9}" for mode in counts)
     for name in (*NAMES, *REQUESTS):
         line = f"{name:<22}"

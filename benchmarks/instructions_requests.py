@@ -1,7 +1,7 @@
 """Instructions per request of services as users run them, for `benchmarks.instructions`: the services and the clients.
 
-`python -m benchmarks.instructions_requests NAME` serves, and has callgrind count while the clients ask after their
-warm-up. `python FILE PORT CLIENTS ROUNDS` are the clients, in a process that callgrind does not follow.
+`python -m benchmarks.instructions_requests NAME` serves; callgrind counts once the clients have finished their warm-up.
+`python FILE PORT CLIENTS ROUNDS` runs the clients, in a process that callgrind does not follow.
 """
 
 import gc
@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 REQUESTS = {"hello": 2_000, "flask": 400, "django": 400}
-"""Counted by service; a request takes 0.1 million instructions, or more than a million."""
+"""Number of counted requests of each service. A request takes 0.1 million to more than a million instructions."""
 
 COUNTED = "hello", "flask"
-"""By `benchmarks.instructions`."""
+"""The services that `benchmarks.instructions` counts."""
 
 CLIENTS = {"hello": 20, "flask": 1, "django": 1}
-"""One where databases answer: counts of 20 clients differ by 4 %, as laps do, those of one by 1 %."""
+"""Number of clients of each service. With databases it is 1: counts with 20 clients vary by 4 %, with one by 1 %."""
 
 APPS = {
     "hello": "benchmarks.web.apps:hello",
@@ -38,8 +38,8 @@ NEEDED = {
     "django": ("httptools", "django", "psycopg2", "psycopg_pool", "redis"),
 }
 SECONDS_PER_READ = {"hello": 5e-6, "flask": 40e-6, "django": 40e-6}
-"""What the clock advances by whenever it is read, so that a lap holds about as many requests as outside valgrind: a
-request of Flask reads it 16 times.
+"""Seconds by which the clock advances at each reading, so that a lap has about as many requests as outside valgrind. A
+request of Flask reads the clock 16 times.
 """
 
 WARM_UP = 200
@@ -50,11 +50,11 @@ FIELDS = (
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\n"
     "Accept-Encoding: gzip, deflate, br\r\nConnection: keep-alive\r\nCookie: session=c3b0f1d2\r\n"
 )
-"""Those that a browser sends."""
+"""The header fields that a browser sends."""
 
 
 def can_serve(name: str) -> bool:
-    """Return whether the packages and the databases of a service are here."""
+    """Return whether a service's packages are installed and its databases are running."""
     if any(find_spec(package) is None for package in NEEDED[name]):
         return False
     return name == "hello" or _has_databases()
@@ -78,12 +78,12 @@ def _load_patched(name: str) -> Any:
     from dhaga._kernel import originals
 
     time.monotonic = originals.monotonic = itertools.count(0.0, SECONDS_PER_READ[name]).__next__
-    # A collection of all objects takes as long as 20 requests, and would fall into one child or the other.
+    # A full garbage collection takes as long as 20 requests, and would occur in only one of the children.
     gc.disable()
 
     from dhaga import monkey
 
-    # The watcher of preemption goes by the real time.
+    # Without preemption, because its watcher uses real time.
     monkey.patch(cooperative=True)
 
     from dhaga._cli.serve import load
@@ -92,7 +92,7 @@ def _load_patched(name: str) -> Any:
 
 
 def count(name: str, environ: dict[str, str]) -> int:
-    """Count the instructions of a request. Raises: RuntimeError if the service breaks."""
+    """Count the instructions of a request. Raises: RuntimeError if the service fails."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out"]
@@ -128,7 +128,7 @@ def _switch(state: str) -> None:
 
 
 def ask(port: int, clients: int, rounds: int) -> None:
-    """Be the clients: each asks again once it is answered, so many times after the warm-up."""
+    """Run the clients. Each sends the next request after each answer, for the warm-up and then ``rounds`` times."""
     request = f"GET / HTTP/1.1\r\n{FIELDS}\r\n".encode()
     connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(clients)]
     _ask_in_turn(connections, request, WARM_UP // clients)
@@ -139,7 +139,7 @@ def ask(port: int, clients: int, rounds: int) -> None:
 
 
 def _ask_in_turn(connections: list[socket.socket], request: bytes, rounds: int) -> None:
-    """Ask on all connections at once, and again on each that is answered. Raises: RuntimeError for a failure."""
+    """Send on all connections, and send again on each connection that has answered. Raises: RuntimeError."""
     for number in range(rounds + 1):
         for connection in connections:
             if number:

@@ -1,4 +1,4 @@
-"""The machine that is measured on: its CPUs, its limits, its versions, and what a process on it has used."""
+"""The machine that runs a benchmark: its CPUs, limits and versions, and the CPU time and memory of its processes."""
 
 import os
 import platform
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 BUILD = Path(__file__).parent.parent / "build"
-"""Where what is compiled for a benchmark goes."""
+"""The folder of programs that are compiled for a benchmark."""
 
 
 def cpus() -> tuple[int, int] | None:
-    """Return the CPU of what is measured and that of the load, or None if they cannot be apart."""
+    """Return the CPU of the measured process and the CPU of the load; None if there are not two CPUs to choose."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     allowed = sorted(os.sched_getaffinity(0))
@@ -25,25 +25,25 @@ def cpus() -> tuple[int, int] | None:
 
 
 def compiler() -> str | None:
-    """Return the C compiler that can build a load here; it needs epoll, hence Linux."""
+    """Return the C compiler if it can build a load here. The loads need epoll, and therefore Linux."""
     return shutil.which(os.environ.get("CC", "cc")) if sys.platform.startswith("linux") else None
 
 
 def compiled(source: Path) -> Path | None:
-    """Return the program of a C file; compiles it if it is newer than what was built. None: there is no compiler."""
+    """Return the program of a C file, or None without a compiler. Compile the file if it is newer than the program."""
     program, cc = BUILD / source.stem, compiler()
     if cc is None:
         return None
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         BUILD.mkdir(exist_ok=True)
-        made = program.with_suffix(f".{os.getpid()}")  # another process may be about to start the former
+        made = program.with_suffix(f".{os.getpid()}")  # another process may be starting the existing program
         subprocess.run([cc, "-O2", "-Wall", "-o", str(made), str(source)], check=True)
         made.replace(program)
     return program
 
 
 def raise_file_limit() -> int:
-    """Allow as many open files as the hard limit does; children inherit it. Returns: the limit."""
+    """Raise the limit of open files to the hard limit. Children inherit the limit. Returns: the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -55,12 +55,12 @@ def stat_of(process: int) -> list[str]:
 
 
 def cpu_in(stat: list[str]) -> float:
-    """Return the CPU seconds used so far, in steps of 10 ms, out of such fields."""
+    """Return the CPU seconds used so far, in steps of 10 ms. ``stat``: the fields that ``stat_of`` returns."""
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(process: int) -> float | None:
-    """Return the CPU time that another process has used so far, where the system tells."""
+    """Return the CPU time that another process has used so far; None if the system does not report it."""
     try:
         return cpu_in(stat_of(process))
     except OSError:
@@ -68,7 +68,7 @@ def cpu_seconds(process: int) -> float | None:
 
 
 def children(process: int) -> list[int]:
-    """Return the processes that another one's main thread has started, where the system tells."""
+    """Return the processes that another process's main thread has started, if the system reports them."""
     try:
         return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
     except OSError:
@@ -76,7 +76,7 @@ def children(process: int) -> list[int]:
 
 
 def private_memory(process: int) -> int:
-    """Return the bytes that another process shares with none: what would be free without it. Raises: OSError."""
+    """Return the bytes that another process shares with no other, and would free by ending. Raises: OSError."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
 
@@ -100,8 +100,8 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def surroundings(*packages: str, **effort: object) -> dict[str, Any]:
-    """Describe machine, interpreter and packages, and what effort was made (rounds, seconds, …)."""
-    # Not by a rival's process: Dhaga's kept frame chunks would serve gevent's greenlets as well.
+    """Return a description of machine, interpreter and packages, and of the extent of the measurement (rounds, …)."""
+    # Do not call this in a rival's process: the frame chunks that Dhaga keeps would also speed up gevent's greenlets.
     from dhaga._kernel.fast import accelerator
 
     return {

@@ -1,11 +1,11 @@
-"""Tables in Markdown that can be read as plain text, too."""
+"""Tables in Markdown that are also readable as plain text."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Lay out a Markdown table in which the columns stand under each other as plain text too."""
+    """Return a Markdown table whose columns are also aligned as plain text."""
     cells = [[cell.replace("|", "\\|") for cell in line] for line in (head, *lines)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     rule = ["-" * width for width in widths]
@@ -19,7 +19,7 @@ def _cells(line: str) -> list[str]:
 
 
 def tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Read what `table` laid out. Returns: head and lines of each table in the text."""
+    """Parse tables that `table` returned. Returns: head and lines of each table in the text."""
     for found in re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE):
         head, _, *lines = map(_cells, found.splitlines())
         yield head, lines

@@ -1,13 +1,13 @@
 """The notification server on dhagas, on a thread for each client, and on gevent: `python -m benchmarks.notifications`.
 
-What is compared is `examples.notifications` from one source: its broker, courier and line protocol, over the three
-runtimes of `examples.notifications.runtime`. Each server has one dhaga, thread or greenlet for each client, which waits
-for what that says, and one more, which writes messages to all. Only who accepts connections differs: Dhaga's TCPServer,
-elsewhere a plain loop. Redis and the HTTP endpoints are not part of it, as they need Dhaga.
+All rivals run the same source of `examples.notifications`: its broker, courier and line protocol, on the three runtimes
+of `examples.notifications.runtime`. Each server has a dhaga, thread or greenlet for each client, which reads the
+client's messages, and one more, which writes messages to all clients. Only the accept loop differs: Dhaga uses its
+TCPServer, and the others a plain loop. Redis and the HTTP endpoints are not included, because they need Dhaga.
 
-The server is pinned to one CPU and the client program, the same for all, to another; the rivals take turns. A latency
-counts from the moment of posting to that when the client program has read the message: for a broadcast to all it has
-the work of both ends in it. Memory is resident bytes, of the process less what it held before the clients came.
+The server is pinned to one CPU, and the client program, the same for all, to another. The rivals take turns. A latency
+is the time from the post of a message until the client program has read it, so a broadcast's latency includes the work
+of both programs. Memory is the growth of the server's resident bytes since before the clients connected.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from benchmarks.machine import cpu_in, stat_of
 
 RIVALS: Final = ("dhaga", "threads", "gevent")
 RESULTS: Final = Path(__file__).parent / "results" / "notifications.json"
-PATIENCE: Final = 180.0  # seconds, for one run
+PATIENCE: Final = 180.0  # maximum seconds of one run
 
 
 @dataclass
 class Sample:
-    """One run: what one server took, and how late its messages were."""
+    """The figures of one run: the server's CPU time and memory, and the latencies of its messages."""
 
     connected: int
     delivered: int
@@ -49,14 +49,14 @@ class Sample:
 
 
 def serve(clients: int) -> None:
-    """Be a server, in the runtime that the environment names, until the standard input ends."""
+    """Run a server on the runtime that the environment names, until the standard input ends."""
     from examples.notifications.__main__ import raise_descriptor_limit
     from examples.notifications.line_protocol import LineHandler
     from examples.notifications.runtime import Server, threading
     from examples.notifications.service import Service
 
     raise_descriptor_limit()
-    service = Service(heartbeat=600.0)  # no heartbeat falls into a run
+    service = Service(heartbeat=600.0)  # no heartbeat is due during a run
     service.start()
     server = Server(LineHandler(service), ("127.0.0.1", 0), max_connections=clients + 100, name="lines")
     server.start()
@@ -76,7 +76,7 @@ def resident(process: int) -> int:
 
 @contextmanager
 def running(command: list[str], cpu: int, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a process on one CPU; it is killed in the end."""
+    """Run a process on one CPU, and kill it at the end of the block."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     try:
         os.sched_setaffinity(process.pid, {cpu})
@@ -87,7 +87,7 @@ def running(command: list[str], cpu: int, **environment: str) -> Iterator[subpro
 
 
 def line_of(process: subprocess.Popen[str]) -> Any:
-    """Read what a process says next. Raises: RuntimeError if it has ended."""
+    """Read the next line of a process. Raises: RuntimeError if the process has ended."""
     assert process.stdout
     line = process.stdout.readline()
     if not line:
@@ -140,7 +140,7 @@ def show(samples: dict[str, list[Sample]]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the rounds, print what came out, and keep every sample."""
+    """Run the rounds, print the results, and save every sample."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.notifications", description="Broadcast to many clients."
     )

@@ -1,8 +1,8 @@
-"""When a blocking call is worth an OS thread, and what files through one cost: `python -m benchmarks.offload`.
+"""When is a blocking call worth an OS thread, and what do offloaded files cost? `python -m benchmarks.offload`.
 
-Calls that block for some microseconds are made by 100 dhagas, once inline and once through `dhaga.offload`: how long do
-all of them take, and how long does a dhaga beside them not run? Then the same for a write and fsync. Last, files of
-`dhaga.open` beside those of `open`: a million lines, a million writes, and reading on with buffers of several sizes.
+100 dhagas make calls that block for some microseconds, first inline and then through `dhaga.offload`. How long do all
+calls take, and how long does another dhaga not run meanwhile? The same is measured for a write and fsync. Then files of
+`dhaga.open` are compared with files of `open`: a million lines, a million writes, and reads with several buffer sizes.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from benchmarks.machine import surroundings
 
 CALLERS = 100
 BLOCKS = (0, 1, 25, 50, 100, 200, 500, 1_000, 5_000)
-"""What the calls are asked to block for, µs; the timers of the system add about 55 µs to all but the first."""
+"""Microseconds for which the calls should block. The system's timers add about 55 µs to all but the first."""
 BUDGET = 1.0
-"""Seconds that one measurement takes, about."""
+"""Approximate number of seconds of one measurement."""
 LINES = 1_000_000
 LINE = b"number of the line, and some more text to make it 60 bytes\n"
 SIZES = (8, 32, 128, 512, 2048)
@@ -50,14 +50,14 @@ def _seconds(work: Callable[[], object], clock: Callable[[], float] = perf_count
 
 
 def _crowd(call: Callable[[], object], each: int) -> dict[str, float]:
-    """Let all callers make a call `each` times. Returns: µs a call, and how long another dhaga had to wait."""
+    """Let all callers make a call `each` times. Returns: µs per call, and how long another dhaga had to wait."""
     gaps: list[float] = []
     done = False
 
     def makes() -> None:
         for _ in range(each):
             call()
-            dhaga.sleep(0)  # inline calls would let no other dhaga run otherwise
+            dhaga.sleep(0)  # without this yield, inline calls would let no other dhaga run
 
     def stands_by() -> None:
         last = perf_counter()
@@ -82,7 +82,7 @@ def _inline_and_offloaded(call: Callable[[], object], rounds: int, room: float =
     alone = statistics.median(_seconds(call) for _ in range(51))
     each = max(1, min(50, int(room / CALLERS / max(alone, 2e-5))))
     runs = [
-        (_crowd(call, each), _crowd(lambda: dhaga.offload(call), each))  # in turn: they meet the same noise
+        (_crowd(call, each), _crowd(lambda: dhaga.offload(call), each))  # in turn, so that both have the same noise
         for _ in range(rounds)
     ]
     return {
@@ -93,7 +93,7 @@ def _inline_and_offloaded(call: Callable[[], object], rounds: int, room: float =
 
 
 def _hops(rounds: int, count: int = 3_000) -> dict[str, dict[str, float]]:
-    """Return how long the way to a thread and back takes one caller alone, and its CPU time, µs."""
+    """Return, for each way, the time and CPU time in µs of an empty call in another thread, for a single caller."""
     pool = dhaga.OffloadPool("benchmark", threads=1)
     executor = ThreadPoolExecutor(1)
     ways: dict[str, Callable[[], object]] = {
@@ -146,7 +146,7 @@ def _write_lines(open_: Callable[..., Any], path: Path, mode: str) -> None:
 
 
 def _beside(work: Callable[..., object], path: Path, mode: str, rounds: int) -> dict[str, float]:
-    """Return CPU time a line, ns, of the standard open and ours, and the median ratio of the rounds."""
+    """Return the CPU time per line in ns, with `open` and with `dhaga.open`, and the median ratio of the rounds."""
     ways = [functools.partial(work, open_, path, mode) for open_ in (open, dhaga.open)]
     pairs = [[_seconds(way, process_time) for way in ways] for _ in range(rounds)]
     plain, ours = (min(column) / LINES * 1e9 for column in zip(*pairs, strict=True))
@@ -181,7 +181,7 @@ def _files(directory: Path, rounds: int) -> dict[str, Any]:
 
 
 def _break_even(calls: list[dict[str, Any]]) -> float | None:
-    """Return how long the shortest call blocks from which on offloaded ones are done sooner, µs."""
+    """Return the shortest blocking time in µs from which on offloaded calls end sooner than inline calls."""
     sooner = None
     for call in reversed(calls):
         if call["offloaded"]["each"] > call["inline"]["each"]:

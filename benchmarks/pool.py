@@ -1,9 +1,9 @@
-"""What a submitted call costs beside a spawned one, and in the pools of others: `python -m benchmarks.pool`.
+"""Compares the cost of a submitted call with a spawn, and with the pools of others: `python -m benchmarks.pool`.
 
-The calls are empty, 10,000 in a batch: all are submitted, then each result is asked for (`batch`), or each result is
-asked for before the next call (`one by one`). Time is measured end to end, whichever thread runs the work. The rivals
-take turns within each round, Dhaga's and the standard's in one process, gevent's in one of their own; the target is
-judged by the median of the ratios within a round.
+The calls are empty. In `batch`, 10,000 calls are submitted before the first result is requested. In `one by one`, each
+result is requested before the next call. Time is measured end to end, whichever thread runs the calls. The rivals take
+turns within each round: Dhaga's and the standard library's pools in one process, gevent's in another. The target
+applies to the median of the ratios within a round.
 """
 
 import argparse
@@ -28,7 +28,7 @@ CALLS = 10_000
 ROUNDS = 15
 THREADS, DHAGAS = 4, 32
 TARGET = 1 / 3
-"""Of spawn + join, for a call submitted in a batch."""
+"""The target: a call submitted in a batch costs at most this fraction of spawn + join."""
 
 BASE = "spawn + join"
 GEVENT = f"""
@@ -84,7 +84,7 @@ def _one_by_one(submit: Callable[..., Any]) -> None:
 
 
 def _life_of(kind: Callable[[], Any]) -> None:
-    """Take futures through the steps that a call takes them through."""
+    """Apply to futures the operations that a call applies to its future."""
     for _ in range(CALLS):
         future = kind()
         future.set_running_or_notify_cancel()
@@ -94,7 +94,7 @@ def _life_of(kind: Callable[[], Any]) -> None:
 
 @contextlib.contextmanager
 def _in_this_process() -> Iterator[dict[str, Callable[[], object]]]:
-    """Give what is measured here."""
+    """Yield the rows that are measured in this process."""
     with (
         Pool(THREADS, DHAGAS) as pool,
         Pool(1, DHAGAS) as single,
@@ -118,7 +118,7 @@ def _in_this_process() -> Iterator[dict[str, Callable[[], object]]]:
 
 @contextlib.contextmanager
 def _gevent() -> Iterator[Callable[[], dict[str, float]]]:
-    """Give a function that has a round measured in gevent's process, if gevent is there."""
+    """Yield a function that measures a round in gevent's process. Without gevent, it returns an empty dict."""
     if find_spec("gevent") is None:
         yield dict
         return
@@ -137,7 +137,7 @@ def _gevent() -> Iterator[Callable[[], dict[str, float]]]:
 
 
 def _samples(rounds: int) -> dict[str, list[float]]:
-    """Measure in turn. Returns: the seconds of a call, one for each round; a first round warms up."""
+    """Measure in turn. Returns: the seconds per call, one figure per round. The first round is the warm-up."""
     found: dict[str, list[float]] = {}
     with _in_this_process() as rows, _gevent() as gevent:
         for number in range(rounds + 1):
@@ -149,7 +149,7 @@ def _samples(rounds: int) -> dict[str, list[float]]:
 
 
 def _ratio(samples: dict[str, list[float]], name: str) -> float:
-    """Return the median over the rounds of what a call costs over spawn + join."""
+    """Return the median over the rounds of the cost of a call divided by the cost of spawn + join."""
     return statistics.median(mine / base for mine, base in zip(samples[name], samples[BASE], strict=True))
 
 

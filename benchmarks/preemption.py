@@ -1,13 +1,13 @@
-"""What preemption gives and costs: `python -m benchmarks.preemption [NAME …]`, on Linux with two CPUs.
+"""The gain and the cost of preemption: `python -m benchmarks.preemption [NAME …]`, on Linux with two CPUs.
 
-- `beside`: a thread computes for a second at a time, beside 1,000 that answer clients; how long do these wait?
-- `views`: a Flask service in which some views compute for 200 ms; how long do the light ones take?
-- `strikes`: how late is a deadline over code that computes, beside the 1,000 connections?
-- `loss`: how much CPU time a loop takes in a patched program, beside that of a cooperative one.
+- `beside`: a thread computes for a second at a time, while 1,000 threads answer clients. How long do the clients wait?
+- `views`: some views of a Flask service compute for 200 ms. How long do the light views take?
+- `strikes`: how late does a deadline interrupt code that computes, while there are 1,000 connections?
+- `loss`: how much more CPU time does a loop take in a preemptive patched program than in a cooperative one?
 
-Each server is a process of its own on one CPU, its clients are on another, and the rivals take turns within a round.
-The clients of `beside` send by the clock, whether or not answers have come: a server that stands still is seen by all
-that would have asked meanwhile.
+Each server is a new process on one CPU, its clients run on another CPU, and the rivals take turns within a round. The
+clients of `beside` send at fixed times, even if answers are missing, so a blocked server delays all the requests that
+become due meanwhile.
 """
 
 import argparse
@@ -31,21 +31,21 @@ from benchmarks.machine import cpus, raise_file_limit, surroundings
 from benchmarks.markdown import table
 
 CLIENTS, EVERY = 1000, 0.002
-"""Connections of `beside`, and the seconds between two messages, each on a connection drawn at random."""
+"""Number of connections of `beside`, and seconds between two messages. Each message is sent on a random connection."""
 
 COMPUTES, RESTS = 1.0, 0.05
-"""Seconds that the computing thread works and sleeps, in turn."""
+"""Seconds that the computing thread computes, and seconds that it then sleeps."""
 
 LIGHT, HEAVY, PAUSE = 20, 2, 0.01
-"""Clients of `views` that ask for light and for heavy views, and the seconds between two questions of a light one."""
+"""Numbers of clients of `views` that request light and heavy views, and seconds between two light requests."""
 
 HEAVY_SECONDS = 0.2
 
 P99 = 20.0
-"""Milliseconds that an answer of `beside` may take in 99 of 100 cases."""
+"""The target: maximum milliseconds of the 99th percentile of answers in `beside`."""
 
 LOSS = 2.0
-"""Percent of CPU time that preemption may cost a loop."""
+"""The target: maximum percent of CPU time that preemption adds to a loop."""
 
 ROUNDS, SECONDS = 3, 6.0
 Figures = dict[str, float]
@@ -55,7 +55,7 @@ Figures = dict[str, float]
 
 
 def compute(seconds: float) -> int:
-    """Compute in Python for this time."""
+    """Compute in Python for ``seconds`` seconds."""
     ends, total = time.perf_counter() + seconds, 0
     while time.perf_counter() < ends:
         for number in range(1000):
@@ -75,7 +75,7 @@ def compute_for_ever() -> None:
 
 
 def compute_until_struck(late: list[float]) -> None:
-    """Compute under deadlines, one after the other, and append the milliseconds by which each came too late."""
+    """Compute under one deadline after another, and append the milliseconds by which each deadline was late."""
     import dhaga
 
     draw = random.Random(1).uniform
@@ -90,7 +90,9 @@ def compute_until_struck(late: list[float]) -> None:
 
 
 def serve_strikes() -> None:
-    """Answer each connection in a thread, beside one that is struck; at the end of the input, print how late."""
+    """Answer each connection in a thread, while another thread computes under deadlines. At the end of the input, print
+    how late the deadlines were.
+    """
     late: list[float] = []
     serve_threads(lambda: compute_until_struck(late))
     print(*late)
@@ -99,7 +101,7 @@ def serve_strikes() -> None:
 
 
 def serve_threads(work: Callable[[], None] = compute_for_ever) -> None:
-    """Answer each connection in a thread, beside one that computes."""
+    """Answer each connection in a thread, while another thread computes."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=CLIENTS)
     print(listener.getsockname()[1], flush=True)
     for count in range(CLIENTS):
@@ -110,7 +112,7 @@ def serve_threads(work: Callable[[], None] = compute_for_ever) -> None:
 
 
 async def serve_asyncio() -> None:
-    """Answer each connection in a coroutine, beside one that computes."""
+    """Answer each connection in a coroutine, while another coroutine computes."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(64):
@@ -128,7 +130,7 @@ async def serve_asyncio() -> None:
 
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-    """A light view, and one that computes for 200 ms."""
+    """Answer at once; for the path /heavy, compute for 200 ms first."""
     if environ["PATH_INFO"] == "/heavy":
         compute(HEAVY_SECONDS)
     start_response("200 OK", [("Content-Length", "2")])
@@ -151,7 +153,7 @@ def calls(rounds: int) -> int:
 
 
 def time_loops() -> None:
-    """Print the CPU seconds of a loop and of many calls, alone and beside 1,000 threads that wait."""
+    """Print the CPU seconds of a loop and of many calls, without other threads and with 1,000 waiting threads."""
     waiting = threading.Event()
     times = []
     for _ in ("alone", "beside"):
@@ -172,7 +174,7 @@ def time_loops() -> None:
 
 
 def latencies(port: int, seconds: float) -> list[float]:
-    """Send by the clock on connections drawn at random. Returns: the milliseconds of each answer, also of late ones."""
+    """Send at fixed times on random connections. Returns: the milliseconds of each answer, including late answers."""
     choose, selector = random.Random(1), selectors.DefaultSelector()
     socks = [socket.create_connection(("127.0.0.1", port)) for _ in range(CLIENTS)]
     sent: dict[int, float] = {}
@@ -195,7 +197,7 @@ def latencies(port: int, seconds: float) -> list[float]:
 
 
 async def ask(port: int, path: str, pause: float, ends: float, found: list[float]) -> None:
-    """Ask for a path again and again, on one connection."""
+    """Request a path again and again, on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while (began := time.perf_counter()) < ends:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
@@ -306,7 +308,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, tuple[str, ...]], Callable[..., Figures]]
 }
 
 
-# ---- measuring and telling
+# ---- measuring and reporting
 
 Samples = dict[str, dict[str, list[Figures]]]
 
@@ -331,7 +333,7 @@ def median(samples: list[Figures]) -> Figures:
 
 
 def report(samples: Samples) -> str:
-    """Return the tables as Markdown, each behind its targets."""
+    """Return the tables as Markdown, each after its targets."""
     parts = []
     for name, rivals in samples.items():
         if name == "loss":
@@ -350,7 +352,7 @@ WAITS = "work", "program", "p50 ms", "p99 ms", "max ms"
 
 
 def waits(results: dict[str, Any]) -> list[list[str]]:
-    """Return the lines of one table of `beside` and `views`."""
+    """Return the lines of a table of `beside` or `views`."""
     return [
         [what, rival, *(f"{median(samples)[key]:,.1f}" for key in ("p50", "p99", "max"))]
         for name, what in (("beside", "1,000 connections"), ("views", "light views"))
@@ -359,13 +361,13 @@ def waits(results: dict[str, Any]) -> list[list[str]]:
 
 
 def summary(results: dict[str, Any]) -> str:
-    """Return the table of waits, and where it was measured."""
+    """Return the table of waits, and a description of the machine."""
     where = results["where"]
     return f"{table(WAITS, waits(results))}\n\n{where['python']}, {where['processor']}."
 
 
 def losses(rivals: dict[str, list[Figures]]) -> list[tuple[str, str]]:
-    """Return by work what preemption adds to the CPU time: the median of the rounds, each beside its own rival."""
+    """Return for each work the CPU time that preemption adds: the median of the ratios within a round."""
     pairs = list(zip(rivals["preempted"], rivals["cooperative"], strict=True))
     return [
         (name, f"{statistics.median((with_it[name] / without[name] - 1) * 100 for with_it, without in pairs):+.1f} %")

@@ -1,11 +1,11 @@
-"""How long one dhaga waits for its turn among many that compute: `python -m benchmarks.priorities`.
+"""Measures how long a dhaga waits for its turn while many others compute: `python -m benchmarks.priorities`.
 
-1,000 NORMAL dhagas compute 50 µs between two yields. One more is woken about every 20 ms, by a deadline of its own or
-by a message that another process sends with the time on it: how long after that does it run? Once it is HIGH, once
-NORMAL.
+1,000 NORMAL dhagas compute for 50 µs between two yields. Another dhaga is woken about every 20 ms, by a deadline or by
+a message from another process, which contains the send time. How long after the wake does this dhaga run? It is HIGH in
+one measurement and NORMAL in the other.
 
-What priorities cost where none are used: `--before CHECKOUT` times a yield and a spawn + join in this checkout and
-in that earlier one in turn, each in a process of its own.
+`--before CHECKOUT` measures the cost of priorities in programs that do not use them. It times a yield and a spawn +
+join in this checkout and in the given earlier checkout in turn, each in a new process.
 """
 
 import argparse
@@ -48,7 +48,7 @@ print(best["yield_ring"], best["spawn_join"])
 
 
 def _by_deadline(samples: int) -> list[float]:
-    """Sleep, again and again. Returns: how late it was each time, in seconds."""
+    """Sleep, again and again. Returns: the delay of each wake, in seconds."""
     delays = []
     for n in range(samples):
         pause = PAUSE * (0.5 + n / samples)
@@ -59,7 +59,7 @@ def _by_deadline(samples: int) -> list[float]:
 
 
 def _by_message(samples: int) -> list[float]:
-    """Receive times from another process. Returns: how old each was."""
+    """Receive send times from another process. Returns: the age of each message, in seconds."""
     mine, its = socket.socketpair()
     fd = its.fileno()
     command = [sys.executable, "-c", SENDER, str(fd), str(samples), str(PAUSE)]
@@ -101,7 +101,7 @@ def _delays(samples: int) -> dict[str, dict[str, dict[str, float]]]:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for work in (_by_deadline, _by_message):
         for priority in (HIGH, NORMAL):
-            # a NORMAL one waits for all computing ones each time
+            # a NORMAL dhaga waits each time for all computing dhagas, so take fewer samples
             delays = _among_the_crowd(work, priority, samples if priority is HIGH else max(20, samples // 10))
             found.setdefault(work.__name__.strip("_").replace("_", " "), {})[priority.name] = _figures(delays)
     return found
@@ -116,7 +116,7 @@ def _cost(checkout: Path) -> list[float]:
 
 
 def _cost_of_priorities(before: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """Return the least CPU time of a yield and a spawn + join before and now, in µs, and their ratio."""
+    """Return the minimum CPU time of a yield and of a spawn + join in both checkouts, in µs, and the ratio."""
     checkouts = [before, Path(__file__).parent.parent]
     samples: list[list[list[float]]] = [[], []]
     for n in range(rounds):

@@ -1,14 +1,13 @@
-"""What inspection costs: `python -m benchmarks.seeing`. A yield among 100 dhagas without inspection, while a
-watchdog does, while a trace is taken, and while shares of the time are measured for `top`.
+"""Measures what inspection costs: `python -m benchmarks.seeing`. A yield among 100 dhagas is measured without
+inspection, with a watchdog, during a trace, and while shares of the time are measured for `top`.
 
-The CPU time of the whole process counts: the watchdog's own thread is in it. Neighbours on the machine can only make
-that longer, so in each round all take turns several times, and the least of each counts. What costs nothing when it is
-off must cost nothing once it is off again, either, so "off again" comes right after the trace; it also tells how far
-two measurements of the same thing differ.
+The figure is the CPU time of the whole process, including the watchdog's thread. Other programs can only increase it,
+so all ways take several turns in each round, and the minimum of each way counts. A trace must cost nothing once it is
+off again, so "off again" follows directly after the trace. It also shows how much two equal measurements differ.
 
-A watchdog looks so seldom that what it takes is lost in that. So it looks more often here, what one look takes is told
-from how many there were, and counts as often as it looks in reality in a second on the clock: how much of that second
-the neighbours leave to us does not matter then.
+A watchdog checks so rarely that its cost cannot be measured directly. So it checks more often here. The cost of one
+check is computed from the number of checks, and multiplied by the real number of checks per second of wall-clock time.
+The result does not depend on the fraction of this second that other programs use.
 """
 
 import argparse
@@ -34,32 +33,32 @@ from dhaga.debug._watchdog import LOOKS_PER_THRESHOLD, Watchdog
 
 CROWD = 100
 COUNT = 100_000
-"""Yields that are timed at once: some 60 ms."""
+"""Number of yields that are timed together; they take about 60 ms."""
 TURNS = 8
 ROUNDS = 9
 THRESHOLD = 0.1
-"""Seconds of the watchdog: what `DHAGA_DEBUG=1` sets."""
+"""The watchdog's threshold in seconds, as `DHAGA_DEBUG=1` sets it."""
 
 EAGER = 0.005
-"""Seconds of the threshold of a watchdog that looks so often that it can be measured."""
+"""The threshold in seconds of the measured watchdog, which checks often enough for its cost to be measurable."""
 
 WATCHED = 1.0
-"""Percent that a watchdog may add to a yield, and what has been switched off again."""
+"""The target: maximum percent that a watchdog, or inspection that is off again, adds to a yield."""
 TRACED = 2.0
-"""Microseconds that a trace may add to a yield."""
+"""The target: maximum microseconds that a trace adds to a yield."""
 
 Samples = dict[str, list[float]]
 
 
 @contextlib.contextmanager
 def _shares() -> Iterator[None]:
-    """Measure shares as `top` and the page have them measured, which ask again and again."""
+    """Measure shares during the block, as for `top` and the page, which read the shares repeatedly."""
     shares = Shares()
     shares.now()
     try:
         yield
     finally:
-        shares.stop()  # at once: the end of interest comes by another thread, some turns later
+        shares.stop()  # stop at once; otherwise another thread would stop it some turns later
         shares.probe.close()
 
 
@@ -73,7 +72,7 @@ WAYS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 
 def _yields(count: int) -> float:
-    """Let 100 dhagas yield to each other. Returns: microseconds of CPU time a yield, as the first of them sees it."""
+    """Let 100 dhagas yield to each other. Returns: microseconds of CPU time per yield, measured by the first dhaga."""
     laps = count // CROWD
     times: list[float] = []
 
@@ -95,15 +94,15 @@ def _yields(count: int) -> float:
 
 
 def _samples(rounds: int, count: int) -> Samples:
-    """Measure in turn. Returns: microseconds of a yield, one for each round; a first round warms up."""
+    """Measure in turn. Returns: microseconds per yield, one figure per round. The first round is the warm-up."""
     measured = [_round(count) for _ in range(rounds + 1)][1:]
     return {name: [each[name] for each in measured] for name in WAYS}
 
 
 def _round(count: int) -> dict[str, float]:
-    """Return the least of each; every turn begins with another one."""
+    """Return the minimum of each way. Every turn begins with a different way."""
     least = dict.fromkeys(WAYS, math.inf)
-    looks = 0.0  # a yield
+    looks = 0.0  # per yield
     names = deque(WAYS)
     for _ in range(TURNS):
         for name in names:
@@ -118,9 +117,10 @@ def _round(count: int) -> dict[str, float]:
 
 
 def watched(off: float, watch: float, looks: float) -> float:
-    """Return the microseconds of a yield beside a watchdog that looks as often as it does in reality.
+    """Return the microseconds of a yield with a watchdog that checks as often as in reality.
 
-    ``watch``: of a yield beside one that has made so many looks a yield; none in too short a time: then it is that.
+    ``watch``: microseconds of a yield with a watchdog that has made ``looks`` checks per yield. If ``looks`` is 0, the
+    time was too short, and ``watch`` is returned.
     """
     if not looks:
         return watch
@@ -129,12 +129,12 @@ def watched(off: float, watch: float, looks: float) -> float:
 
 
 def added(samples: Samples, name: str) -> list[float]:
-    """Return the microseconds that a yield costs more than without inspection, round by round."""
+    """Return the microseconds that inspection adds to a yield, round by round."""
     return [on - off for on, off in zip(samples[name], samples["off"], strict=True)]
 
 
 def percent(samples: Samples, name: str) -> list[float]:
-    """Return the same in percent."""
+    """Return the percentage that inspection adds to a yield, round by round."""
     return [100 * (on / off - 1) for on, off in zip(samples[name], samples["off"], strict=True)]
 
 
@@ -162,7 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.count < CROWD:
         parser.error(f"--count: at least {CROWD}, one for each dhaga")
-    logging.disable(logging.WARNING)  # to be held up for EAGER seconds is no news: the machine has neighbours
+    logging.disable(logging.WARNING)  # delays of EAGER seconds are normal on a shared machine
     samples = _samples(options.rounds, options.count)
     for name, each in samples.items():
         more, share = statistics.median(added(samples, name)), statistics.median(percent(samples, name))

@@ -1,8 +1,8 @@
-"""What Dhaga adds to the start of a process: `python -m benchmarks.startup`. An import, a program, and a run of pytest
-that does not use it, each beside the same without.
+"""Measures what Dhaga adds to the start of a process: `python -m benchmarks.startup`. An import, a program, and a run
+of pytest that does not use Dhaga are each compared with the same without Dhaga.
 
-All are started in turn, round by round, and the CPU time of each process counts, which other work on the machine
-disturbs least. Printed are the least and the median.
+All are started in turn, round by round. The figure is the CPU time of each process, because other work on the machine
+disturbs it least. The minimum and the median are printed.
 """
 
 import argparse
@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[1]
 PATH = Path(__file__).parent / "results" / "startup.json"
 
 IMPORT_TARGET = 1.5
-"""`import dhaga` is to cost at most so many times the import of asyncio and Tornado's IOLoop, which it rests on."""
+"""`import dhaga` costs at most this many times the import of asyncio and Tornado's IOLoop, which Dhaga imports."""
 PROGRAM_TARGET = 0.1
-"""`python -m dhaga program.py` is to cost at most so many seconds more than `python program.py`."""
+"""`python -m dhaga program.py` costs at most this many seconds more than `python program.py`."""
 PYTEST_TARGET = 0.02
-"""A run of pytest that does not use Dhaga is to cost at most so many seconds more where it is installed."""
+"""A run of pytest that does not use Dhaga costs at most this many seconds more if Dhaga is installed."""
 
 COMMANDS = {
     "nothing": ["-c", "pass"],
@@ -36,13 +36,13 @@ COMMANDS = {
     "pytest without the plugin": ["-m", "pytest", "-q", "-p", "no:dhaga", "test_nothing.py"],
     "pytest with the plugin": ["-m", "pytest", "-q", "test_nothing.py"],
 }
-"""What is started, by name: the arguments of Python."""
+"""For each command, by its name, the arguments of Python."""
 
 
 def cpu_of(arguments: list[str], folder: str) -> float:
     """Run Python once. Returns: the CPU seconds of that process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is measured is not the compiler
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # allow bytecode files, because the compiler is not measured
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -50,7 +50,7 @@ def cpu_of(arguments: list[str], folder: str) -> float:
 
 
 def measure(rounds: int) -> dict[str, list[float]]:
-    """Start each command once a round, the first round being for the caches. Returns: the samples of the others."""
+    """Start each command once per round. Returns: the samples, without the first round, which fills the caches."""
     samples: dict[str, list[float]] = {name: [] for name in COMMANDS}
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "program.py").write_text("print('done')\n")
@@ -62,7 +62,7 @@ def measure(rounds: int) -> dict[str, list[float]]:
 
 
 def verdicts(samples: dict[str, list[float]]) -> list[tuple[str, float, float]]:
-    """Return what is claimed, by the least samples: a text, the figure, and its target."""
+    """Return the claims about the minimum samples: a text, the figure, and its target."""
     least = {name: min(each) for name, each in samples.items()}
     nothing = least["nothing"]
     return [

@@ -1,13 +1,13 @@
-"""Plain threaded programs under Dhaga's patch, beside others: `python -m benchmarks.swap`.
+"""Plain threaded programs under Dhaga's patch, compared with others: `python -m benchmarks.swap`.
 
-- echo: the threaded server of `on_threads.py` patched, beside what `on_dhaga.py` writes with our own names: what the
-  patch costs. The load is that of the echo rows.
-- calls: 1,000 `threading.Thread`s that call an HTTP server in another process, each over a connection that it keeps.
-  With `http.client`, the work of which is the same under each patch (32 µs of CPU a call where nothing waits and the
-  kernel does nothing); and over bare sockets, where next to nothing else is left.
+- echo: the threaded server of `on_threads.py`, patched, and the server of `on_dhaga.py`, written with Dhaga's own
+  names. The difference is the cost of the patch. The load is the same as in the echo rows.
+- calls: 1,000 `threading.Thread`s call an HTTP server in another process, each over a kept connection. They use
+  `http.client`, whose work is the same under each patch (32 µs of CPU per call, without waits and without the kernel),
+  or bare sockets, which do almost no other work.
 
-The rivals take turns within each round, each sample in a process of its own. The targets are judged by the median of
-the ratios within a round, of work per second of the process's CPU time: that of the wall is beside it.
+The rivals take turns within each round, each sample in a new process. The targets apply to the median of the ratios
+within a round, of work per second of the process's CPU time. Work per second of wall-clock time is also shown.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from benchmarks.kernel import echo
 from benchmarks.machine import cpus
 
 ROUNDS = 5
-SECONDS = 2.0  # under the echo load
-MESSAGE = 256  # bytes of it
+SECONDS = 2.0  # of the echo load
+MESSAGE = 256  # bytes of an echo message
 THREADS = 1000
-CALLS = 40  # of each thread
+CALLS = 40  # per thread
 PATIENCE = 120.0
 SERVER = """
 import asyncio, os, sys
@@ -56,11 +56,11 @@ uvloop.run(main())
 """
 
 Sample = dict[str, float]
-"""Work per second, and per second of CPU time."""
+"""Work per second of wall-clock time, and per second of CPU time."""
 
 
 class Work(NamedTuple):
-    """What is measured: the target is a bound on the patched program's work per CPU second over that of ``than``."""
+    """A measured work. The target is a bound on the patched program's work per CPU second, divided by ``than``'s."""
 
     kind: str
     rivals: tuple[str, ...]
@@ -80,11 +80,11 @@ WORKS = {
 }
 
 
-# ---- what runs in processes of their own
+# ---- functions that run in new processes
 
 
 def _patch(rival: str) -> None:
-    """Become a process of this rival, before anything else is imported."""
+    """Patch this process for the rival. Call this before other imports."""
     if rival == "patched":
         from dhaga import monkey
 
@@ -141,7 +141,7 @@ def _by_sockets(port: int, gate: Callable[[], object]) -> None:
 
 
 def _call(rival: str, kind: str, port: str) -> None:
-    """Let 1,000 threads make their calls once all are connected, and print how long that took."""
+    """Let 1,000 threads make their calls once all are connected, and print the time of the calls."""
     _patch(rival)
     import threading
 
@@ -154,7 +154,7 @@ def _call(rival: str, kind: str, port: str) -> None:
         call(int(port), gate.wait)
         done.append(CALLS)
 
-    call(int(port), list)  # what imports and specializes is not in the time
+    call(int(port), list)  # imports and specialization are not part of the time
     threads = [threading.Thread(target=work) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
@@ -204,7 +204,7 @@ def _calls(rival: str, work: Work) -> Sample:
 
 
 def _samples(works: list[str], rounds: int, seconds: float) -> dict[str, dict[str, list[Sample]]]:
-    """Measure in turn. Returns: the samples, one for each round, by work and rival."""
+    """Measure in turn. Returns: for each work and rival, one sample per round."""
     found: dict[str, dict[str, list[Sample]]] = {}
     for name in works:
         work = WORKS[name]
@@ -218,7 +218,7 @@ def _samples(works: list[str], rounds: int, seconds: float) -> dict[str, dict[st
 
 
 def _ratio(rivals: dict[str, list[Sample]], other: str, key: str) -> float:
-    """Return the median over the rounds of what the patched program does to what another does."""
+    """Return the median over the rounds of the patched program's figure divided by another's."""
     pairs = zip(rivals["patched"], rivals[other], strict=True)
     return statistics.median(ours[key] / theirs[key] for ours, theirs in pairs)
 
@@ -231,7 +231,7 @@ def _print(name: str, rivals: dict[str, list[Sample]]) -> None:
 
 
 def _markdown(results: dict[str, Any]) -> str:
-    """Return the table of the ratios to which a target is set."""
+    """Return the table of the ratios that have a target."""
     from benchmarks.markdown import table
 
     lines = []

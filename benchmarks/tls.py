@@ -2,9 +2,9 @@
 
 Four works: `echo` (256 bytes on each of 100 connections, one message in flight), `handshakes` (full ones of TLS 1.3,
 each on a connection of its own, 8 at a time), `sent` and `received` (64 KiB at a time through 4 connections). The
-servers of Dhaga, gevent and threads are the same lines with other modules. Server and load have a process and a CPU
-each; the load is Python and can be the slower of the two, so what counts is what a server does in a second of its own
-CPU time. The rivals take turns within each round, and the median of the ratios within a round counts.
+servers of Dhaga, gevent and threads have the same code with different modules. Server and load have a process and a CPU
+each. The load is written in Python and may be slower than the server, so the figure is the server's work per second of
+the server's CPU time. The rivals take turns within each round, and the median of the ratios within a round counts.
 """
 
 import argparse
@@ -36,7 +36,7 @@ SIZE, CONNECTIONS = 256, 100
 SHAKERS, STREAMS = 8, 4
 BLOCK = bytes(1 << 16)
 MEGABYTE = 1e6
-PAUSE, PATIENCE = 0.02, 60.0  # seconds: between two looks at a server, and until it has to be done
+PAUSE, PATIENCE = 0.02, 60.0  # seconds between two readings of a server, and maximum seconds of a measurement
 NAME = "localhost"
 RIVALS = {
     "dhaga": ("dhaga.socket", "dhaga.ssl", "dhaga"),
@@ -45,7 +45,7 @@ RIVALS = {
     "asyncio": (),
 }
 TARGETS = {"echo": 1.2, "handshakes": 1.0, "sent": 1.0, "received": 1.0}
-"""How many times as much as gevent's server ours has to do in the same CPU time."""
+"""The targets: how many times as much as gevent's server Dhaga's server does in the same CPU time."""
 
 UNITS = {"echo": "messages", "handshakes": "handshakes", "sent": "MB", "received": "MB"}
 
@@ -79,7 +79,7 @@ def _spawner(name: str) -> Callable[..., object]:
 
 
 def _serve_by_calls(rival: str, work: str, certificate: str) -> None:
-    """One dhaga, greenlet or thread a connection."""
+    """Serve each connection in a dhaga, greenlet or thread."""
     sockets, tls, spawns = RIVALS[rival]
     context = importlib.import_module(tls).SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
@@ -100,7 +100,7 @@ def _serve_by_calls(rival: str, work: str, certificate: str) -> None:
 
 
 async def _serve_by_streams(work: str, certificate: str) -> None:
-    """One task a connection, on asyncio's streams."""
+    """Serve each connection in a task, with asyncio's streams."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
@@ -131,7 +131,7 @@ def _serve(rival: str, work: str, certificate: str) -> None:
 
 
 class Load:
-    """What loads one server: clients with the standard ``ssl``. ``done`` counts messages, handshakes or megabytes."""
+    """The load of one server: clients with the standard ``ssl``. ``done`` counts messages, handshakes or megabytes."""
 
     def __init__(self, work: str, port: int, context: ssl.SSLContext) -> None:
         self.work = work
@@ -145,7 +145,7 @@ class Load:
         return self.context.wrap_socket(sock, server_hostname=NAME)
 
     def start(self) -> None:
-        """Connect, and go on for ever in threads."""
+        """Connect, and start threads that load the server until the process ends."""
         if self.work == "echo":
             self.spawn(self.echo, [self.connect() for _ in range(CONNECTIONS)])
         elif self.work == "handshakes":
@@ -192,7 +192,7 @@ class Load:
 
 
 def _load(work: str, port: int, authority: str) -> None:
-    """Load a server until killed; after each line of input, tell how much was done so far."""
+    """Load a server until killed. After each line of input, print how much was done so far."""
     load = Load(work, port, ssl.create_default_context(cafile=authority))
     load.start()
     for _ in sys.stdin:
@@ -224,7 +224,7 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 def _state(load: subprocess.Popen[str], server: subprocess.Popen[str]) -> tuple[float, float, float]:
-    """Return what was done so far, the CPU seconds that the server has used for it, and the time."""
+    """Return the amount of work done so far, the server's CPU seconds so far, and the time."""
     assert load.stdin is not None
     load.stdin.write("\n")
     load.stdin.flush()
@@ -233,7 +233,7 @@ def _state(load: subprocess.Popen[str], server: subprocess.Popen[str]) -> tuple[
 
 
 def _later(load: Any, server: Any, before: tuple[float, float, float], seconds: float) -> tuple[float, float, float]:
-    """Return the state when more was done, and the server has used so many seconds of CPU time for it."""
+    """Return the state once more work was done, and the server has used ``seconds`` CPU seconds since ``before``."""
     for _ in range(int(PATIENCE / PAUSE)):
         state = _state(load, server)
         if state[0] > before[0] and state[1] >= before[1] + seconds:
@@ -243,7 +243,7 @@ def _later(load: Any, server: Any, before: tuple[float, float, float], seconds: 
 
 
 def _measure(rival: str, work: str, seconds: float, certificate: str, authority: str) -> dict[str, float]:
-    """Load one server. Returns: what it did in a second, and in a second of its CPU time."""
+    """Load one server. Returns: its work per second, and per second of its CPU time."""
     with (
         _child(0, "serve", rival, work, certificate) as server,
         _child(1, "load", work, _line(server).strip(), authority) as load,
@@ -251,13 +251,13 @@ def _measure(rival: str, work: str, seconds: float, certificate: str, authority:
         warm = _later(load, server, (0, 0, 0), seconds / 3)
         done, cpu, began = _later(load, server, warm, 0)
         done_then, cpu_then, ended = _later(load, server, (done, cpu, began), seconds)
-        server.kill()  # first: it need not tell that the load has gone
+        server.kill()  # kill the server first, so that it does not report the end of the load
     done = done_then - done
     return {"each second": done / (ended - began), "each CPU second": done / (cpu_then - cpu)}
 
 
 def _samples(works: list[str], rounds: int, seconds: float) -> dict[str, dict[str, list[dict[str, float]]]]:
-    """Measure in turn. Returns: the samples, one for each round, by work and rival."""
+    """Measure in turn. Returns: for each work and rival, one sample per round."""
     authority = trustme.CA()
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
     rivals = [rival for rival in RIVALS if rival != "gevent" or find_spec("gevent")]
@@ -272,7 +272,7 @@ def _samples(works: list[str], rounds: int, seconds: float) -> dict[str, dict[st
 
 
 def _ratio(rivals: dict[str, list[dict[str, float]]], other: str, key: str) -> float:
-    """Return the median over the rounds of what ours does to what another does."""
+    """Return the median over the rounds of Dhaga's figure divided by another's."""
     pairs = zip(rivals["dhaga"], rivals[other], strict=True)
     return statistics.median(ours[key] / theirs[key] for ours, theirs in pairs)
 

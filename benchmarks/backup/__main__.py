@@ -1,9 +1,9 @@
 """A backup of many small files over a long line, by threads and by dhagas: `python -m benchmarks.backup`.
 
-The program is `examples.backup`, the same for all; client and server are processes of their own, and what goes between
-them passes a relay that makes loopback as long and as narrow as is asked for. The client has one CPU, relay and server
-share another. Each backup goes to a fresh store, which is read through in the end: whatever was not there, or is not
-what it should be, ends the measurement.
+All rivals run the same program, `examples.backup`. Client and server are separate processes. Their traffic passes
+through a relay that gives loopback a chosen latency and bandwidth. The client has one CPU; relay and server share
+another. Each backup goes to a new store, which is read completely at the end. Missing or wrong data ends the
+measurement.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def draw(outcome: Outcome) -> list[Chart]:
     return report.charts(outcome.samples)
 
 
-# ---- by itself
+# ---- as a command
 
 
 def _scale(text: str) -> float:

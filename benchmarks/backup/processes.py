@@ -17,7 +17,7 @@ PATIENCE = 10.0
 
 
 class ProcessFailed(RuntimeError):
-    """A process broke off; the text holds what it said."""
+    """Raised if a process failed; the text holds its error output."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Child:
     errors: IO[str]
 
     def line(self) -> str:
-        """Read what it prints next. Raises: ProcessFailed if it has ended instead."""
+        """Read the next line that the process prints. Raises: ProcessFailed if the process has ended instead."""
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
@@ -37,7 +37,7 @@ class Child:
         return line.strip()
 
     def end(self) -> str:
-        """Tell it to end. Returns: what it still had to say."""
+        """Ask the process to end. Returns: its remaining output."""
         self.process.terminate()
         try:
             return self.process.communicate(timeout=PATIENCE)[0]
@@ -46,7 +46,7 @@ class Child:
             return self.process.communicate()[0]
 
     def outcome(self) -> tuple[Any, float]:
-        """Wait for the end of one that prints JSON.
+        """Wait for the end of a process that prints JSON.
 
         Returns: the value, and the CPU seconds of the whole process. Raises: ProcessFailed.
         """
@@ -80,7 +80,7 @@ def running(module: str, *arguments: object, cpu: int | None = None) -> Iterator
                 if process.poll() is None:
                     child.end()
             finally:
-                process.kill()  # where the block was left by an error; it does nothing to one that has ended
+                process.kill()  # needed after an error in the block; no-op if the process has ended
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Times and rates, as one writes them on a command line."""
+"""Times and rates in the form in which they are written on a command line."""
 
 import argparse
 import math
@@ -23,7 +23,7 @@ def duration(text: str) -> float:
 
 
 def rate(text: str) -> float:
-    """Read the width of a line, such as 100mbit or 1gbit, or `unlimited`. Returns: bytes a second."""
+    """Read the bandwidth of a line, such as 100mbit or 1gbit, or `unlimited`. Returns: bytes per second."""
     if text == "unlimited":
         return UNLIMITED
     bits = _read(text, BITS)
@@ -33,7 +33,7 @@ def rate(text: str) -> float:
 
 
 def in_words(text: str) -> str:
-    """Say what `rate` reads: 100 Mbit/s."""
+    """Return a rate that `rate` reads as words for a reader, such as 100 Mbit/s."""
     return re.sub(
         r"^([\d.]+)\s*([a-z]*)bit$", lambda found: f"{found[1]} {found[2].title()}bit/s", text.strip().lower()
     )

@@ -1,10 +1,10 @@
-"""A process that gives loopback a length and a width: python -m benchmarks.backup.relay --to HOST:PORT --rtt 40ms.
+"""A process that gives loopback a latency and a bandwidth: python -m benchmarks.backup.relay --to HOST:PORT --rtt 40ms.
 
-Each direction is one line, which all connections share: bytes wait for their turn at its rate, first come, first
-served, and then travel for half a round trip. A connection takes the one and a half round trips of TCP's handshake
-before the server sees it. What is not modelled: loss, and TCP's slow start.
+Each direction is one line, which all connections share. The line sends bytes at its rate, in order of arrival; each
+byte then travels for half a round trip. The server sees a new connection after one and a half round trips, the time of
+TCP's handshake. Packet loss and TCP's slow start are not modelled.
 
-It runs on uvloop where that is installed, for a relay should cost next to nothing beside what is measured through it.
+The relay runs on uvloop if it is installed, because the relay should cost little compared with the measured programs.
 """
 
 import argparse
@@ -21,17 +21,17 @@ from benchmarks.backup.quantities import duration, rate
 from benchmarks.machine import raise_file_limit
 
 WINDOW = 512 * 1024
-"""Bytes of one connection that may be under way: those of 100 Mbit/s over 40 ms. A sender of more has to wait."""
+"""Maximum number of bytes of one connection in flight: what 100 Mbit/s carry in 40 ms. Then the sender has to wait."""
 
 TICK = 0.1
-"""Seconds between two looks at how much has passed."""
+"""Seconds between two readings of the number of bytes that have passed."""
 
 GRAIN = 0.0005
-"""Seconds by which bytes may arrive early: uvloop rounds to milliseconds, and would be asked again and again."""
+"""Seconds by which bytes may arrive early. uvloop rounds timers to milliseconds, so exact times would need retries."""
 
 
 class LinkDirection:
-    """One direction: what goes in first comes out first, by its length later and half a round trip."""
+    """One direction, in FIFO order. Bytes are delayed by the time to send them at the rate, plus half a round trip."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class LinkDirection:
         self._delay = delay
         self._rate = rate
         self._call_later = call_later
-        self._clock = clock  # not the loop's: uvloop's stands still within a lap
+        self._clock = clock  # not the loop's clock: uvloop's stands still within an iteration
         self._free = 0.0
         self._under_way: deque[tuple[float, bytes, Callable[[bytes], object]]] = deque()
 
@@ -62,13 +62,13 @@ class LinkDirection:
             _, data, arrive = under_way[0]
             self.passed += len(data)
             arrive(data)
-            under_way.popleft()  # only now: what `arrive` puts in must not set the alarm a second time
+            under_way.popleft()  # only now: if `arrive` calls carry(), carry() must not arm a second timer
         if under_way:
             self._call_later(max(under_way[0][0] - self._clock(), 0.0), self._deliver)
 
 
 class RelayConnection(asyncio.Protocol):
-    """One end of a connection; what it receives goes by its line to the other."""
+    """One end of a connection. The bytes that it receives go through its line to the other end."""
 
     def __init__(self, line: LinkDirection) -> None:
         self.line = line
@@ -76,7 +76,7 @@ class RelayConnection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.under_way = 0
         self.ended = False
-        self._early: list[tuple[bytes, Callable[[bytes], None]]] = []  # uvloop reads before it can be held
+        self._early: list[tuple[bytes, Callable[[bytes], None]]] = []  # uvloop reads before reading can be paused
         self._full = False  # the socket takes no more for the time being
         self._held = False
 
@@ -110,7 +110,7 @@ class RelayConnection(asyncio.Protocol):
         self._set_full(False)
 
     def meet(self, peer: "RelayConnection") -> None:
-        """Be connected with the other end; whatever came before goes on its way."""
+        """Connect this end with the other end, and send the bytes that were received before."""
         self.peer = peer
         for data, arrive in self._early:
             self.line.carry(data, arrive)
@@ -118,12 +118,12 @@ class RelayConnection(asyncio.Protocol):
         self.regulate()
 
     def abort(self) -> None:
-        """Let go of the socket at once."""
+        """Close the socket at once."""
         if self.transport:
             self.transport.abort()
 
     def regulate(self) -> None:
-        """Read no more than the line and the other end can take."""
+        """Pause or resume reading, so that no more is read than the line and the other end can take."""
         held = self.under_way > WINDOW or self.peer is None or self.peer._full
         if held is not self._held and self.transport:
             self._held = held
@@ -164,7 +164,7 @@ class RelayConnection(asyncio.Protocol):
 
 
 class Relay:
-    """Takes connections, and makes each anew to a server at the other end of the line."""
+    """Accepts connections, and opens for each a connection to the server at the other end of the line."""
 
     def __init__(self, target: tuple[str, int], rtt: float, rate: float) -> None:
         self.loop = asyncio.get_running_loop()
@@ -177,14 +177,14 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self) -> int:
-        """Begin to take connections. Returns: the port."""
+        """Begin to accept connections. Returns: the port."""
         server = await self.loop.create_server(self._accept, "127.0.0.1", 0, backlog=4096)
         self._look()
         port: int = server.sockets[0].getsockname()[1]
         return port
 
     def report(self) -> dict[str, Any]:
-        """Tell what has passed; `history` has the bytes upward by time.monotonic, which all processes share."""
+        """Return the bytes that have passed. `history`: pairs of time.monotonic() and the bytes sent to the server."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         self._note_progress()
         passed = {"up": self.up.passed, "down": self.down.passed, "connections": self.connections}
@@ -218,7 +218,7 @@ class Relay:
 
 
 async def serve(target: tuple[str, int], rtt: float, rate: float) -> None:
-    """Relay until a signal comes; print the port at first, and what has passed in the end, both as JSON."""
+    """Relay until a signal comes. Print the port at the beginning and the report at the end, both as JSON."""
     relay = Relay(target, rtt, rate)
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -229,7 +229,7 @@ async def serve(target: tuple[str, int], rtt: float, rate: float) -> None:
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine on the fastest loop there is."""
+    """Run a coroutine on the fastest loop that is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the samples say: claims, tables, notes and charts, from their plain values alone."""
+"""Claims, tables, notes and charts, all computed from the samples."""
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ OLD, EQUAL, SPLIT, WHOLE, MANY = RIVALS  # 32 threads, 128 threads, 4 x 32, 1 x 
 
 
 def _ratios(one: Runs, other: Runs, figure: Callable[[dict[str, Any]], float]) -> list[float]:
-    """Divide round by round."""
+    """Divide the figures of one rival by the figures of another, round by round."""
     return [figure(a) / figure(b) for a, b in zip(one, other, strict=True)]
 
 
@@ -32,7 +32,7 @@ def _cpu(run: dict[str, Any]) -> float:
 
 
 def added(samples: dict[str, Any], rival: str, run: dict[str, Any]) -> float:
-    """Return the bytes that concurrency adds to the peak, over one worker of the same kind; at least 1."""
+    """Return the bytes that a run's peak exceeds the peak of one worker of the same kind; at least 1."""
     alone = samples["alone"]["threads" if "threads" in rival else "dhagas"]
     return float(max(run["peak"] - alone["peak"], 1))
 
@@ -41,7 +41,10 @@ def added(samples: dict[str, Any], rival: str, run: dict[str, Any]) -> float:
 
 
 def claims(samples: dict[str, Any], tree: str) -> Iterator[Claim]:
-    """Give those of time for each line; those of CPU time and memory, in which lines differ little, for the first."""
+    """Yield claims about time for each line, and about CPU time and memory for the first line.
+
+    CPU time and memory hardly differ between the lines.
+    """
     for line, runs in samples["lines"].items():
         yield from _of_time(line, runs, PUBLISHED[tree])
     runs = next(iter(samples["lines"].values()))
@@ -70,7 +73,7 @@ def _of_time(line: str, runs: dict[str, Runs], published: str) -> Iterator[Claim
 
 
 def tables(samples: dict[str, Any], files: int) -> list[Table]:
-    """Give one table a line."""
+    """Return one table for each line."""
     return [_table(line, samples, files) for line in samples["lines"]]
 
 
@@ -103,7 +106,7 @@ def _cells(rival: str, runs: Runs, samples: dict[str, Any], files: int) -> list[
 
 
 def notes(samples: dict[str, Any], effort: Effort) -> list[str]:
-    """Say how this differs from what was published, and what bounds each line."""
+    """Return notes about the differences from the published runs, and about the limit of each line."""
     return [
         "Published are 12 files a second for 32 threads, so each took seconds, over a network and with a program that "
         f"are not described. Here a round trip takes {effort.rtt}, and a file two of them (which of these chunks have "
@@ -121,7 +124,7 @@ def notes(samples: dict[str, Any], effort: Effort) -> list[str]:
 
 
 def _bound(line: str, runs: dict[str, Runs], effort: Effort) -> str:
-    """Say what no number of workers can change."""
+    """Return a note about the times that no number of workers can shorten."""
     sent = statistics.median(run["sent"] for run in runs[OLD])
     trips = 2 * duration(effort.rtt) * effort.shape.files / 32
     said = f"{in_words(line)}: the round trips alone take 32 workers {trips:.1f} s"
@@ -136,7 +139,7 @@ def _bound(line: str, runs: dict[str, Runs], effort: Effort) -> str:
 
 
 def _why(line: str, runs: dict[str, Runs]) -> str:
-    """Say what holds many dhagas up."""
+    """Return a note about what slows many dhagas down."""
     middle = {key: statistics.median(run[key] for run in runs[MANY]) for key in ("line", "cpu", "seconds", "server")}
     return (
         f"{in_words(line)}: {MANY} make as many connections first, two round trips and the work of both ends for each. "
@@ -180,14 +183,14 @@ def _colour(rival: str) -> str:
 
 
 def _look(rival: str) -> dict[str, Any]:
-    """Return how a line looks: the widest of ours is 4 x 32, which was published."""
+    """Return the style of a rival's line in the chart. The widest line is 4 x 32 dhagas, which was published."""
     if "threads" in rival:
         return {"color": _colour(rival), "linewidth": THEIRS, "zorder": 2.2}
     return {"color": _colour(rival), "linewidth": OURS if rival == SPLIT else OURS / 2, "zorder": 2.1}
 
 
 def _bars(groups: dict[str, dict[str, list[float]]], unit: str) -> Callable[[Axes], None]:
-    """Draw a bar for each rival in each group, the later groups paler."""
+    """Draw a bar for each rival in each group; later groups are paler."""
 
     def draw(axes: Axes) -> None:
         width = 0.8 / len(groups)
@@ -218,7 +221,7 @@ def _in_two(rival: str) -> str:
 
 
 def _progress(runs: dict[str, Runs]) -> Callable[[Axes], None]:
-    """Draw the first round of each."""
+    """Draw the progress in the first round of each rival."""
 
     def draw(axes: Axes) -> None:
         for (rival, each), style in zip(runs.items(), ("-", "--", "-", "--", ":"), strict=True):

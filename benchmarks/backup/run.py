@@ -1,4 +1,4 @@
-"""One backup of a tree by one rival through a relay, and whether all of it arrived."""
+"""One backup of a tree by one rival through a relay, and the check that all data arrived."""
 
 import json
 import tempfile
@@ -18,27 +18,28 @@ from examples.backup.wire import BackupError
 from examples.backup.workers import UNITS
 
 PATIENCE = 20
-"""Seconds that the client tries to get through, should the server or the relay break off."""
+"""Seconds for which the client retries if the server or the relay fails."""
 
 POINTS = 40
-"""Of progress, about."""
+"""Approximate number of points in the record of a run's progress."""
 
 
 @dataclass(frozen=True)
 class LinkProfile:
-    """What lies between client and server, as the relay takes it, and on which CPUs they run."""
+    """The line between client and server, in the form of the relay's arguments, and the CPUs of the processes."""
 
     rtt: str
     rate: str
-    cpus: tuple[int, int] | None  # the client's, and that of relay and server; None: wherever they like
+    cpus: tuple[int, int] | None  # the client's CPU, and the CPU of relay and server; None: not pinned
 
 
 @dataclass(frozen=True)
 class BackupRun:
-    """What one backup took.
+    """The figures of one backup.
 
-    `seconds` and `cpu` from the first connection to the committed snapshot; what the client process used before and
-    after, to start the interpreter, to import and to end, is `cpu_beside`. `peak` is its resident bytes.
+    `seconds` and `cpu`: time and the client's CPU time from the first connection to the committed snapshot.
+    `cpu_beside`: the client's CPU time before and after, to start the interpreter, to import and to end. `peak`: the
+    client's maximum of resident bytes.
     """
 
     seconds: float
@@ -46,18 +47,18 @@ class BackupRun:
     cpu_beside: float
     peak: int
     sent: int
-    line: float  # of what the line could have carried upward meanwhile, how much did
-    relay: float  # CPU seconds a second, while the client ran
+    line: float  # the fraction used of what the line could have carried to the server meanwhile
+    relay: float  # CPU seconds per second while the client ran
     server: float
-    progress: list[tuple[float, int]]  # seconds since the client process was started, bytes that went up
+    progress: list[tuple[float, int]]  # seconds since the client process was started, bytes sent to the server
 
 
 class WrongBackup(RuntimeError):
-    """What has arrived is not what was to be saved."""
+    """Raised if the data in the store are not the data of the tree."""
 
 
 def back_up(tree: Path, shape: TreeShape, workers: str, way: LinkProfile) -> BackupRun:
-    """Back a tree up to a fresh store beside it, and have the server read again what it has.
+    """Back a tree up to a new store beside it, and let the server read the store again.
 
     Raises: WrongBackup, ProcessFailed.
     """

@@ -1,4 +1,4 @@
-"""All runs of the experiment: who, over which lines, how often."""
+"""All runs of the experiment: the rivals, the lines, and the number of rounds."""
 
 import tempfile
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ ALONE = {
     "threads": "--workers threads --threads 1",
     "dhagas": "--workers dhagas --threads 1 --dhagas 1",
 }
-"""One worker, over a line that takes no time: what a run holds before concurrency adds to it."""
+"""One worker over a line without delay: the memory of a run without concurrency."""
 
 SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What is backed up, over which lines, how often."""
+    """The size of the experiment: what is backed up, over which lines, and how often."""
 
     scale: float = 0.1
     tree: str = "files"
@@ -43,7 +43,7 @@ class Effort:
 
     @property
     def shape(self) -> TreeShape:
-        """Return how many files and bytes that is."""
+        """Return the numbers of files and bytes of the tree."""
         return SHAPES[self.tree].scaled(self.scale)
 
 
@@ -51,8 +51,9 @@ QUICK = Effort(scale=0.002, rtt="2ms", rates=("100mbit",), rounds=1)
 
 
 def sampled(effort: Effort, tell: Tell) -> dict[str, Any]:
-    """Run all: `alone` has one run each, `lines` by rate and rival one a round, of which the first has its progress.
+    """Run all. Returns: `alone`, one run per kind of worker; `lines`, by rate and rival, one run per round.
 
+    Only the runs of the first round have their progress.
     Raises: OSError, RuntimeError.
     """
     lines: dict[str, dict[str, list[Any]]] = {each: {rival: [] for rival in RIVALS} for each in effort.rates}
@@ -74,7 +75,7 @@ def sampled(effort: Effort, tell: Tell) -> dict[str, Any]:
 
 @contextmanager
 def _planted(effort: Effort, tell: Tell) -> Iterator[Path]:
-    """Plant the tree, in a directory that goes when the block ends."""
+    """Write the tree to a directory that is removed when the block ends."""
     shape = effort.shape
     tell(f"planting {shape.files:,} files of {shape.bytes / 1e6:,.0f} MB in {effort.scratch}")
     with tempfile.TemporaryDirectory(dir=effort.scratch, prefix="backup-") as place:

@@ -1,9 +1,9 @@
-"""Trees of files made to measure: as many files and bytes as the published runs had, the same each time.
+"""Generated trees of files, with the numbers of files and bytes of the published runs. Each run gets the same tree.
 
-Sizes are log-normal: most files are small, most bytes are in large ones. The logarithms of the sizes of 18,130 files in
-a Python environment spread by 1.9, those of 44,309 in /usr/share by 1.5. What is in them is cut from four materials, in
-the parts that were found in that environment, where zstd at level 1 packs 37 % of the bytes very well (below 0.3 of
-their size), 45 % well (0.5), 14 % badly (0.8) and 4 % hardly, and all together to 0.37.
+Sizes are log-normal: most files are small, but most bytes are in large files. The logarithms of the sizes have a
+standard deviation of 1.9 for 18,130 files of a Python environment, and of 1.5 for 44,309 files in /usr/share. Contents
+are cut from four materials, in the proportions of that environment. There, zstd at level 1 compresses 37 % of the bytes
+to less than 0.3 of their size, 45 % to 0.5, 14 % to 0.8 and 4 % hardly; the total is compressed to 0.37.
 """
 
 import math
@@ -18,24 +18,24 @@ SPREAD = 1.7
 FILES_A_DIRECTORY = 32
 DIRECTORIES_A_DIRECTORY = 16
 MATERIAL = 512 * 1024
-"""Bytes of each material. A file begins anywhere in its own, so that hardly ever two files share a chunk."""
+"""Number of bytes of each material. A file begins at a random place of its material, so files hardly share chunks."""
 
 
 @dataclass(frozen=True)
 class TreeShape:
-    """How many files and bytes there are in a tree of full size."""
+    """The numbers of files and bytes of a tree."""
 
     files: int
     bytes: int
 
     def scaled(self, scale: float) -> "TreeShape":
-        """Return a smaller tree, whose files are as large."""
+        """Return the shape of a smaller tree, whose files have the same mean size."""
         files = max(1, round(self.files * scale))
         return TreeShape(files, round(files * self.bytes / self.files))
 
 
 SHAPES = {"files": TreeShape(32_000, 1_000_000_000), "programs": TreeShape(10_000, 2_200_000_000)}
-"""Those published. How many files the programs were is not said: 220 KB each is what /usr/bin and /usr/lib have."""
+"""The published trees. The number of programs was not published; 220 KB is the mean size in /usr/bin and /usr/lib."""
 
 PARTS = {"source": 0.37, "text": 0.45, "records": 0.14, "packed": 0.04}
 
@@ -49,7 +49,7 @@ def sizes(shape: TreeShape) -> list[int]:
 
 
 def _whole(values: list[float]) -> list[int]:
-    """Round so that the sum is rounded, not each for itself."""
+    """Round the values so that their sum is rounded correctly."""
     whole, total, given = [], 0.0, 0
     for value in values:
         total += value
@@ -82,7 +82,7 @@ def _place(root: Path, number: int, kind: str) -> Path:
 def _cut(material: bytes, length: int, chance: random.Random) -> bytes:
     start = chance.randrange(len(material))
     piece = material[start : start + length]
-    while len(piece) < length:  # a file longer than its material: the next lap is another one
+    while len(piece) < length:  # the file is longer than the rest of the material: continue at another random place
         piece += material[chance.randrange(len(material)) :][: length - len(piece)]
     return piece
 
@@ -97,7 +97,7 @@ def _materials(chance: random.Random) -> dict[str, bytes]:
 
 
 def _words(chance: random.Random, vocabulary: int) -> list[bytes]:
-    """Choose so many words that they fill a material, each the less often the later it stands in the vocabulary."""
+    """Choose enough words to fill a material. Words at the beginning of the vocabulary are chosen more often."""
     letters = b"etaoinshrdlucmfwypvbgkjqxz"
     words = [bytes(chance.choices(letters, range(26, 0, -1), k=chance.randint(2, 9))) for _ in range(vocabulary)]
     return chance.choices(words, [1 / (rank + 2) for rank in range(vocabulary)], k=MATERIAL // 6)

@@ -1,9 +1,10 @@
 """Celery's pools beside each other, on one broker: `python -m benchmarks.celery_pool`.
 
-One worker of Celery's for each pool and round, the pools in turn, with the same settings; the broker is Redis (one of
-our own that writes nothing to disk, where `redis-server` is installed), or any by `--broker`. Tasks are all in a queue
-before the worker is told of it. A rate counts from when a tenth of the tasks are done, or a wave of those that wait, to
-when the last one is: what comes before is warm-up. It takes under four minutes.
+Each pool gets one Celery worker in each round, with the same settings; the pools take turns. The broker is Redis, or
+the broker that `--broker` names. If `redis-server` is installed, the benchmark starts a Redis that writes nothing to
+disk. All tasks are in a queue before the worker consumes it. A rate is measured from the end of the warm-up to the end
+of the last task; the warm-up is the first tenth of the tasks, or the first wave of waiting tasks. All this takes less
+than four minutes.
 """
 
 import argparse
@@ -29,7 +30,7 @@ ROUNDS = 3
 WORK, QUICK_WORK = Work(empty=2000, kept=1200, waves=3, seconds=1.0), Work(empty=40, kept=20, waves=2, seconds=0.05)
 AT_ONCE, QUICK_AT_ONCE = 1000, 10
 PROCESSES, QUICK_PROCESSES = 16, 2
-"""Of prefork. Each has some 30 MB of its own, so that 16 take more memory than all 1,000 tasks of the others."""
+"""Numbers of processes of prefork. Each adds about 30 MB, so 16 take more memory than 1,000 tasks of other pools."""
 
 TITLE = "Celery's pools beside each other"
 STORY = (
@@ -63,7 +64,7 @@ def _rivals(quick: bool) -> list[PoolOptions]:
 def _in_turn(
     rivals: list[PoolOptions], rounds: int, addresses: Addresses, folder: Path, tell: Tell
 ) -> Iterator[Sample]:
-    """Measure one by one, in every second round from the last on; each round comes in the order of the rivals."""
+    """Measure one pool at a time, in reverse order in every second round. Yields: each round, in the rivals' order."""
     for number in range(rounds):
         found = {}
         for rival in rivals[:: -1 if number % 2 else 1]:
@@ -73,7 +74,7 @@ def _in_turn(
 
 
 def _at_once(rivals: list[PoolOptions], addresses: Addresses, folder: Path) -> Iterator[Sample]:
-    """Measure all of them together, which tells nothing but that it can be done."""
+    """Measure all pools at the same time. This only shows that the measurement works."""
     with ThreadPoolExecutor(len(rivals)) as pool:
         yield from pool.map(lambda rival: sample(rival, QUICK_WORK, addresses, folder), rivals)
 
@@ -111,7 +112,7 @@ def _outcome(rows: Rows, work: Work, rounds: int, broker: str) -> Outcome:
 
 
 def measure(quick: bool, tell: Tell) -> Outcome:
-    """Run all pools: under four minutes, or some seconds."""
+    """Run all pools, for less than four minutes; with ``quick``, for some seconds."""
     return run(quick, tell)
 
 

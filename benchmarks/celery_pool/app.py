@@ -1,6 +1,6 @@
-"""The app and its tasks, as a worker imports them: `celery -A benchmarks.celery_pool.app worker`, settings by environ.
+"""The app and its tasks, for a worker: `celery -A benchmarks.celery_pool.app worker`, with settings in the environment.
 
-Every task marks when all was done that the worker does for it in the pool: after its result was stored.
+Each task marks the time at which the pool has finished it, after the worker has stored the task's result.
 """
 
 import os
@@ -15,7 +15,7 @@ from benchmarks.celery_pool.completion_times import CompletionTimes
 
 
 def _sleep(pool: str) -> Callable[[float], object]:
-    """Return what waits in a pool; the others are to have nothing of Dhaga's in them."""
+    """Return the pool's function for waits. Dhaga is imported only for Dhaga's own pool."""
     if pool != "dhaga":
         return time.sleep
     from dhaga import sleep
@@ -29,17 +29,17 @@ marks = CompletionTimes(Path(os.environ["CELERIES_MARKS"]))
 app = Celery("celeries", broker=os.environ["CELERIES_BROKER"], backend=os.environ["CELERIES_BACKEND"])
 app.conf.update(
     result_expires=600,
-    redis_max_connections=5000,  # for results; of redis-py itself 100, and one more fails
-    # Else each greenlet of gevent's makes a backend of its own, for which an empty task takes three times as long.
+    redis_max_connections=5000,  # for results; redis-py's default is 100, and an additional connection fails
+    # Otherwise each gevent greenlet creates its own backend, and an empty task takes three times as long.
     result_backend_thread_safe=os.environ["CELERIES_POOL"] == "gevent",
 )
 
 
 class TimedTask(Task):  # type: ignore[misc]
-    """Marks its end."""
+    """A task that marks the time of its end."""
 
     def after_return(self, status: str, retval: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
-        """Mark that a task is done, its result stored."""
+        """Mark that a task is done and its result is stored."""
         marks.set(args[0])
 
 
@@ -50,11 +50,11 @@ def empty(number: int) -> None:
 
 @app.task(base=TimedTask, name="kept")  # type: ignore[untyped-decorator]
 def kept(number: int) -> int:
-    """Do nothing, with a result that is kept."""
+    """Do nothing and return a result that is stored."""
     return number
 
 
 @app.task(base=TimedTask, name="waiting", ignore_result=True)  # type: ignore[untyped-decorator]
 def waiting(number: int, seconds: float) -> None:
-    """Wait, as for an answer."""
+    """Wait, as a task that waits for an answer does."""
     sleep(seconds)

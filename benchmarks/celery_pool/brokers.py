@@ -1,4 +1,4 @@
-"""The broker that all pools share: a Redis of our own that writes nothing to disk, or whichever is named."""
+"""The broker that all pools share: a new Redis that writes nothing to disk, or the broker that the user names."""
 
 import contextlib
 import os
@@ -16,27 +16,27 @@ from redis import Redis
 from redis.exceptions import ConnectionError
 
 NAMED = os.environ.get("DHAGA_REDIS", "redis://127.0.0.1:6379/0")
-"""The Redis that serves where there is no program to start one of our own."""
+"""The Redis that is used if `redis-server` is not installed."""
 
 PATIENCE = 20.0  # seconds until a Redis answers
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where tasks come from and where results go."""
+    """The addresses of the broker, which holds the tasks, and of the Redis that stores the results."""
 
     broker: str
     backend: str
 
     @property
     def kind(self) -> str:
-        """Return which broker it is."""
+        """Return the kind of broker."""
         return {"redis": "Redis", "amqp": "RabbitMQ"}.get(self.broker.partition(":")[0], self.broker)
 
 
 @contextmanager
 def serving(broker: str | None = None) -> Iterator[Addresses]:
-    """Give the addresses of a broker and a Redis for results; the broker is that Redis unless one is named."""
+    """Yield the addresses of a broker and of a Redis for results. Without ``broker``, the Redis is also the broker."""
     with _own_redis() if shutil.which("redis-server") else contextlib.nullcontext(NAMED) as redis:
         _wait_for(redis)
         yield Addresses(broker or redis, redis)
@@ -75,6 +75,6 @@ def _wait_for(url: str) -> None:
 
 
 def stored(url: str, tasks: list[str]) -> int:
-    """Return how many of these tasks have a result there, and remove them."""
+    """Return how many of these tasks have a stored result, and remove the results."""
     with Redis.from_url(url) as redis:
         return sum(cast(int, redis.delete(f"celery-task-meta-{task}")) for task in tasks)

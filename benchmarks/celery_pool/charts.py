@@ -13,7 +13,7 @@ PREFORK = "#0b7285"
 
 
 def _bars(axes: Axes, rows: Rows, unit: str, *figures: tuple[str, Callable[[Sample], float]]) -> None:
-    """Draw groups of bars, one for each pool; the second figure of a pool is paler."""
+    """Draw a group of bars for each pool; the second figure of a pool is paler."""
     width = 0.8 / len(figures)
     for place, (pool, samples) in enumerate(rows.items()):
         for number, (_, figure) in enumerate(figures):

@@ -1,4 +1,4 @@
-"""When each task was done: a place in a file for each, which all processes of a worker and the experiment share."""
+"""The times at which tasks ended, in a file that all processes of a worker and the experiment map into memory."""
 
 import mmap
 import struct
@@ -7,11 +7,11 @@ from pathlib import Path
 
 PLACE = struct.Struct("d")
 MOST = 20_000
-"""Tasks that have a place."""
+"""Number of tasks that have a place in the file."""
 
 
 class CompletionTimes:
-    """A place for each task, empty until it is done."""
+    """One place for each task. A place is empty until its task is done."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -24,7 +24,7 @@ class CompletionTimes:
         PLACE.pack_into(self.places, number * PLACE.size, time.monotonic())
 
     def times(self, count: int) -> list[float]:
-        """Return when those were done that are done, of the first so many tasks, in order."""
+        """Return, sorted, the end times of the first ``count`` tasks, as far as they are done."""
         return sorted(time for (time,) in PLACE.iter_unpack(self.places[: count * PLACE.size]) if time)
 
     def clear(self) -> None:

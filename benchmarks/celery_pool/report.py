@@ -1,4 +1,4 @@
-"""What is made of the samples: ratios within a round, and tables."""
+"""Claims, with ratios within a round, and tables, all computed from the samples."""
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,7 @@ from benchmarks.tables.number_format import printed, spread
 from benchmarks.tables.outcome import Claim, Table
 
 Rows = dict[str, list[Sample]]
-"""By pool: a sample for each round."""
+"""For each pool, one sample per round."""
 
 OVER_GEVENT, OVER_THREADS, OF_IDEAL, MEMORY = 1.0, 1.3, 95.0, 0.5
 KINDS = {"empty": "no result", "kept": "results kept"}
@@ -24,7 +24,7 @@ def added(one: Sample) -> float:
 
 
 def claims(rows: Rows) -> list[Claim]:
-    """Return what is claimed over the pools that were measured."""
+    """Return the claims about the pools that were measured."""
     return [*_of_empty_tasks(rows), *_of_waiting_tasks(rows)]
 
 
@@ -51,7 +51,7 @@ def _of_waiting_tasks(rows: Rows) -> Iterator[Claim]:
 
 
 def over_rounds(values: Sequence[float]) -> str:
-    """Print the median over the rounds, and from where to where they went."""
+    """Return the median over the rounds and their range, as text."""
     moved = spread(values)
     return printed(statistics.median(values)) + (f" ({moved})" if moved else "")
 
@@ -61,7 +61,7 @@ def _cells(samples: Sequence[Sample], *figures: Callable[[Sample], float]) -> li
 
 
 def tables(rows: Rows) -> list[Table]:
-    """Lay out everything."""
+    """Return all tables."""
     return [_table_of_empty_tasks(rows), _table_of_waiting_tasks(rows)]
 
 

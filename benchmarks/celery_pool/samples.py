@@ -1,4 +1,4 @@
-"""One sample: what one worker does, from its start to its end."""
+"""One sample: the figures of one worker, from its start to its end."""
 
 import time
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from benchmarks.celery_pool.workers import CeleryWorker, PoolOptions, working
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker is given: empty tasks, and so many waves of those that wait, each as many as run at once."""
+    """The work of a worker: numbers of empty tasks, and waves of waiting tasks; a wave fills all places of the pool."""
 
     empty: int
     kept: int
@@ -19,13 +19,13 @@ class Work:
 
     @property
     def warm_up(self) -> int:
-        """Return the tasks before any is counted."""
+        """Return the number of tasks before the measurement."""
         return self.empty // 4
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What came of it: tasks a second, the worker's CPU seconds for each, and its bytes when idle and when all wait."""
+    """The result: tasks per second, the worker's CPU seconds per task, and its bytes when idle and when tasks wait."""
 
     empty: float
     empty_cpu: float
@@ -40,7 +40,7 @@ class Sample:
 
     @property
     def of_ideal(self) -> float:
-        """Return which share of the rate is reached that waiting alone would allow."""
+        """Return the rate of waiting tasks as a fraction of the ideal rate, at which a task takes only its wait."""
         return self.waiting * self.seconds / self.in_flight
 
 
@@ -64,19 +64,19 @@ def _done(worker: CeleryWorker, task: str, count: int) -> list[float]:
 
 
 def between(times: list[float], skipped: int) -> float:
-    """Return the rate from when so many were done to the end."""
+    """Return the rate of tasks per second from the end of the ``skipped`` first tasks to the end."""
     return (len(times) - skipped) / (times[-1] - times[skipped - 1])
 
 
 def _rate(worker: CeleryWorker, task: str, count: int) -> tuple[float, float]:
-    """Return the rate of empty tasks without the first tenth, and what each costs."""
+    """Return the rate of empty tasks without the first tenth, and the CPU seconds per task."""
     before = worker.cpu()
     times = _done(worker, task, count)
     return between(times, count // 10), (worker.cpu() - before) / count
 
 
 def _kept(worker: CeleryWorker, count: int, addresses: Addresses) -> tuple[float, float]:
-    """Do the same with results, and see that all are there."""
+    """Return the same figures for tasks with results, and check that all results are stored. Raises: RuntimeError."""
     tasks = worker.put("kept", count)
     before = worker.cpu()
     worker.take()
@@ -88,7 +88,7 @@ def _kept(worker: CeleryWorker, count: int, addresses: Addresses) -> tuple[float
 
 
 def _waiting(worker: CeleryWorker, at_once: int, work: Work) -> tuple[float, float, float]:
-    """Return the rate once all places are taken, what each task costs, and the memory while all of them wait."""
+    """Return the rate of waiting tasks after the first wave, CPU seconds per task, and memory while a wave waits."""
     count = at_once * work.waves
     worker.put("waiting", count, work.seconds)
     before = worker.cpu()

@@ -1,6 +1,6 @@
-"""A worker of Celery's in a process of its own, and what it has used.
+"""A Celery worker in a separate process, with its CPU time and memory.
 
-Tasks are all in a queue before the worker is told to take from it: the producers of tasks are not measured with it.
+All tasks are in a queue before the worker consumes the queue, so the producers of tasks are not part of the figures.
 """
 
 import os
@@ -22,11 +22,11 @@ from benchmarks.machine import children, cpu_seconds, private_memory
 
 POOLS = ("dhaga", "gevent", "threads", "prefork")
 PATIENCE = 60.0
-"""Seconds that a worker may take to come up, or without finishing one task."""
+"""Maximum number of seconds until a worker has started, and between the ends of two tasks."""
 
 OPTIONS = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
 PREFETCHED = 1000
-"""Tasks that a worker may have taken besides those which it runs; the same for all pools."""
+"""Maximum number of tasks that a worker has prefetched but not started; the same for all pools."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class PoolOptions:
 
     @property
     def options(self) -> list[str]:
-        """Return what the worker is told."""
+        """Return the worker's command-line options."""
         pool = "custom" if self.pool == "dhaga" else self.pool
         each = max(1, PREFETCHED // self.size)
         return ["--pool", pool, "--concurrency", str(self.size), "--prefetch-multiplier", str(each), *OPTIONS]
 
 
 class CeleryWorker:
-    """A worker that runs, and the tasks put in for it."""
+    """A running worker, and the tasks that were queued for it."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], name: str, app: Celery, marks: CompletionTimes, log: Path
@@ -58,7 +58,7 @@ class CeleryWorker:
         self.queues = [f"{name}-none"]
 
     def put(self, task: str, count: int, *more: object) -> list[str]:
-        """Put so many tasks into a queue of their own. Returns: their ids."""
+        """Put ``count`` tasks into a new queue. Returns: the tasks' ids."""
         self.marks.clear()
         queue = f"{self.name}-{task}-{len(self.queues)}"
         self.queues.append(queue)
@@ -75,7 +75,7 @@ class CeleryWorker:
             self.check(deadline)
 
     def wait(self, count: int) -> list[float]:
-        """Wait until so many tasks are done. Returns: when each was. Raises: RuntimeError if none is for long."""
+        """Wait until ``count`` tasks are done. Returns: their end times. Raises: RuntimeError if the worker hangs."""
         before, deadline = 0, time.monotonic() + PATIENCE
         while len(times := self.marks.times(count)) < count:
             if len(times) > before:
@@ -85,21 +85,21 @@ class CeleryWorker:
         return times
 
     def check(self, deadline: float) -> None:
-        """Raise RuntimeError, with its last words, if it has ended, or if it is too late."""
+        """Raise RuntimeError, with the worker's last output, if the worker has ended or the deadline has passed."""
         if self.process.poll() is not None or time.monotonic() > deadline:
             words = self.log.read_text(errors="replace")[-1000:].strip()
             raise RuntimeError(f"{self.name} {'hangs' if self.process.poll() is None else 'has ended'}: {words}")
 
     def cpu(self) -> float:
-        """Return the CPU seconds that it has used, with its processes."""
+        """Return the CPU seconds that the worker and its processes have used."""
         return sum(cpu_seconds(process) or 0 for process in (self.process.pid, *children(self.process.pid)))
 
     def memory(self) -> float:
-        """Return the bytes that only it and its processes have."""
+        """Return the bytes that the worker and its processes share with no other process."""
         return sum(private_memory(process) for process in (self.process.pid, *children(self.process.pid)))
 
     def stop(self) -> None:
-        """Let it end, and remove its queues and their exchanges."""
+        """End the worker, and remove its queues and their exchanges."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(20)
@@ -113,7 +113,7 @@ class CeleryWorker:
 
 @contextmanager
 def working(rival: PoolOptions, addresses: Addresses, folder: Path) -> Iterator[CeleryWorker]:
-    """Run a worker. Raises: RuntimeError if it does not come up."""
+    """Run a worker. Raises: RuntimeError if the worker does not start."""
     name = f"{rival.pool}-{uuid4().hex[:8]}@benchmark"
     marks = CompletionTimes(folder / name)
     settings = {

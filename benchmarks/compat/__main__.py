@@ -1,8 +1,8 @@
 """Programs in gevent's and eventlet's own style: `python -m benchmarks.compat [gevent | eventlet]`.
 
-Each runs on the package and, unchanged, on Dhaga under the package's name, each time in a process of its own, the two
-in turn: operations per second of CPU that the process takes, of several rounds the median. Targets: 1.3 times gevent's
-rate, twice eventlet's.
+Each program runs on the package and, unchanged, on Dhaga under the package's name. The two take turns, each time in a
+new process. The figures are operations per second of the process's CPU time, the median of several rounds. Targets: 1.3
+times gevent's rate, twice eventlet's rate.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PATIENCE = 300.0
 
 
 def measure(rival: str, package: str, program: str, scale: int) -> float | None:
-    """Measure in a process of its own. Returns: operations per CPU second; None if it has failed."""
+    """Measure in a new process. Returns: operations per CPU second; None if the process has failed."""
     arguments = json.dumps([rival, package, program, scale])
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.compat", "--measure", arguments]
     # Eventlet's name resolution is not measured, and breaks beside some versions of dnspython.
@@ -68,9 +68,9 @@ def measure(rival: str, package: str, program: str, scale: int) -> float | None:
 
 
 def in_this_process(rival: str, package: str, program: str, scale: int) -> None:
-    """Run a program here, once before it counts, and print its rate."""
+    """Run a program in this process, first to warm up and then to measure, and print its rate."""
     if rival == "dhaga":
-        # In this process alone: Dhaga's kept frame chunks would serve a rival's greenlets as well.
+        # Import Dhaga only for Dhaga: the frame chunks that Dhaga keeps would speed up a rival's greenlets, too.
         from dhaga import compat
 
         compat.install(package)  # its `import gevent` finds dhaga.compat.gevent
@@ -82,7 +82,7 @@ def in_this_process(rival: str, package: str, program: str, scale: int) -> None:
 
 
 def run(package: str, programs: Sequence[str], scale: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Return the rates of each program, and how many times the package's ours is."""
+    """Return each program's rates on the package and on Dhaga, and Dhaga's rate divided by the package's."""
     found: dict[str, dict[str, float]] = {}
     print(f"{'a CPU second':20}", *(f"{rival:>12}" for rival in ("dhaga", package)), "   times")
     for program in programs:

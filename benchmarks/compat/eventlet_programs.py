@@ -1,6 +1,6 @@
-"""Twelve programs of eventlet's. Each does its work once and returns how many operations that were.
+"""Twelve programs in eventlet's style. Each does its work once and returns the number of operations.
 
-What serves is asked by a process of its own (``load.py``), whose CPU does not count.
+The clients of a server run in a separate process (``load.py``), whose CPU time does not count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def spawn_and_wait(scale: int) -> int:
 
 
 def spawn_n(scale: int) -> int:
-    """The same without a result."""
+    """Green threads that do nothing, spawned without a result."""
     count = 200 * scale
     for _ in range(count // 100):
         for number in range(100):
@@ -39,7 +39,7 @@ def spawn_n(scale: int) -> int:
 
 
 def pool_spawn(scale: int) -> int:
-    """A GreenPool of ten for calls that give their turn up."""
+    """A GreenPool of ten for calls that yield."""
     count = 100 * scale
     pool = eventlet.GreenPool(10)
     for _ in range(count):
@@ -82,12 +82,12 @@ def sleeps(scale: int) -> int:
 
 
 def queues(scale: int) -> int:
-    """Items that go to and fro between two green threads."""
+    """Items that two green threads pass back and forth through queues."""
     return to_and_fro(Queue(1), Queue(1), 200 * scale)
 
 
 def channels(scale: int) -> int:
-    """The same without room: each put waits for its get."""
+    """The same with queues of size 0: each put waits for its get."""
     return to_and_fro(Queue(0), Queue(0), 200 * scale)
 
 
@@ -156,7 +156,7 @@ def wsgi_server(scale: int) -> int:
 
 
 def served(server: Any, listener: socket.socket, protocol: str, requests: int) -> int:
-    """Serve so many requests on each connection of a load."""
+    """Serve ``requests`` requests on each of the load's connections."""
     load(protocol, listener.getsockname()[1], requests, eventlet.sleep)
     server.kill()
     listener.close()

@@ -1,6 +1,6 @@
-"""Ten programs of gevent's. Each does its work once and returns how many operations that were.
+"""Ten programs in gevent's style. Each does its work once and returns the number of operations.
 
-What serves is asked by a process of its own (``load.py``), whose CPU does not count.
+The clients of a server run in a separate process (``load.py``), whose CPU time does not count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def spawn_and_join(scale: int) -> int:
 
 
 def pool_map(scale: int) -> int:
-    """A Pool of ten for calls that give their turn up."""
+    """A Pool of ten for calls that yield."""
     count = 100 * scale
     pool = Pool(10)
     for _ in range(count // 100):
@@ -38,7 +38,7 @@ def pool_map(scale: int) -> int:
 
 
 def imap_unordered(scale: int) -> int:
-    """The same, taken as they end."""
+    """The same, with results in the order in which the calls end."""
     count = 100 * scale
     pool = Pool(10)
     for _ in range(count // 100):
@@ -59,7 +59,7 @@ def switches(scale: int) -> int:
 
 
 def queues(scale: int) -> int:
-    """Items that go to and fro between two greenlets."""
+    """Items that two greenlets pass back and forth through queues."""
     there: Any = Queue(1)
     back: Any = Queue(1)
     count = 200 * scale
@@ -140,7 +140,7 @@ def wsgi_server(scale: int) -> int:
 
 
 def served(server: Any, protocol: str, requests: int) -> int:
-    """Serve so many requests on each connection of a load."""
+    """Serve ``requests`` requests on each of the load's connections."""
     server.start()
     load(protocol, server.server_port, requests, gevent.sleep)
     server.stop()

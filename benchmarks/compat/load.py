@@ -1,6 +1,6 @@
 """Ask a server over several connections at once, one request after the other on each.
 
-A program to itself, started by ``load``. Arguments: the protocol, the port, how many requests on each connection.
+A separate program, which ``load`` starts. Arguments: the protocol, the port, the number of requests per connection.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SECONDS = 60.0
 
 
 def load(protocol: str, port: int, requests: int, sleep: Callable[[float], object]) -> None:
-    """Ask a server of this process, in a process whose CPU does not count, and sleep meanwhile."""
+    """Load a server of this process from a separate process, whose CPU time does not count, and sleep meanwhile."""
     asking = subprocess.Popen([sys.executable, "-m", __name__, protocol, str(port), str(requests)])
     while asking.poll() is None:
         sleep(0.02)

@@ -1,12 +1,12 @@
-"""What the microthreads do where their birth is measured: as in programs, a function in Python.
+"""The function that microthreads call when the cost of a spawn is measured: a Python function, as in real programs.
 
-A builtin such as ``abs`` needs no frame of Python. A greenlet that calls it directly (``eventlet.spawn_n``, all of
-gevent's) is spared the memory that CPython maps for the frames of each, which is most of its cost.
+A builtin such as ``abs`` needs no Python frame. If a greenlet calls ``abs`` directly (``eventlet.spawn_n``, every
+gevent greenlet), CPython maps no memory for the greenlet's frames. This memory is most of the greenlet's cost.
 """
 
 from __future__ import annotations
 
 
 def same(number: int) -> int:
-    """Return what was given."""
+    """Return the argument."""
     return number

@@ -1,9 +1,9 @@
 """Several cores in one process: `python -m benchmarks.cores [NAME …]`, on Linux, with a free-threaded Python.
 
-Each work is done by one OS thread, by several and by several processes, without the interpreter lock; and with it, by
-this Python, by one and by several threads. The ways take turns within each round. On a machine that others use, a rate
-says how many cores were free: so the CPU time of an operation is beside it. "By CPU" is the ratio that the CPU times
-allow if each thread has a core.
+A free-threaded Python does each work with one OS thread, with several, and with several processes. This Python, which
+has the interpreter lock, does it with one and with several threads. The ways take turns within each round. On a shared
+machine a rate depends on how many cores were free, so the CPU time per operation is shown, too. "By CPU" is the ratio
+of rates that would result from the CPU times if each thread had a core.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PACKAGES = ("flask", "httptools", "pg8000", "psycopg2-binary", "redis", "sqlalch
 
 
 def version_of(python: Path) -> str:
-    """Return the versions of Python, Dhaga and the dependencies there. Raises: ValueError if it has the lock."""
+    """Return an interpreter's versions of Python, Dhaga and dependencies. Raises: ValueError if it has the lock."""
     try:
         done = subprocess.run(
             [python, "-m", "dhaga", "--version"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,6 +1,6 @@
-"""One measurement in this fresh process: `python -m benchmarks.cores.child WORK THREADS SECONDS`.
+"""One measurement in this new process: `python -m benchmarks.cores.child WORK THREADS SECONDS`.
 
-Prints one line of JSON: how many operations were made in how many seconds, and the CPU seconds of the process.
+Prints one line of JSON: the number of operations, the seconds they took, and the CPU seconds of the process.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Let the OS threads work, and count from another one."""
+    """Let the OS threads work, and count the operations from the main thread."""
     options = _arguments()
     world = World([dhaga.Scheduler(f"core-{number}").start() for number in range(options.threads)])
     for number, scheduler in enumerate(world.schedulers):
@@ -37,7 +37,7 @@ def main() -> None:
         "cpu": time.process_time() - spent,
     }
     print(json.dumps(figures), flush=True)
-    os._exit(0)  # the works go on for ever
+    os._exit(0)  # the works never end
 
 
 if __name__ == "__main__":

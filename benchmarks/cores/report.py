@@ -24,11 +24,11 @@ TITLES = {
 }
 
 SCALES = {"compute": 0.9, "json": 0.8, "spawn": 0.9, "yield": 0.85}
-"""What N threads have to do, as a part of N times the work of one."""
+"""The targets of the works: the rate of N threads, as a fraction of N times the rate of one thread."""
 
 SERVICES = "flask-pg8000", "flask-psycopg2"
 BESIDE_PROCESSES, MEMORY = 0.95, 0.6
-"""The rate of a service in N threads beside N processes, and its memory."""
+"""The targets of a service: rate (at least) and memory (at most) with N threads, divided by those with N processes."""
 
 WORDS = {
     "lock, 1 thread": "lock, 1 thread",
@@ -51,18 +51,18 @@ def _threads(results: Results) -> int:
 
 
 def scale(results: Results, row: str) -> list[float]:
-    """Return how many times the rate of one thread N threads have, without the lock."""
+    """Return the rate of N threads divided by the rate of one thread, without the interpreter lock."""
     return _ratios(results.of(row, THREADS, "rate"), results.of(row, ONE, "rate"))
 
 
 def scale_by_cpu(results: Results, row: str) -> list[float]:
-    """Return the same as the CPU times allow it, if each thread has a core."""
+    """Return the same ratio, as it would follow from the CPU times if each thread had a core."""
     spent = _ratios(results.of(row, ONE, "cpu"), results.of(row, THREADS, "cpu"))
     return [_threads(results) * ratio for ratio in spent]
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Return what is asked of several OS threads, in each row that was measured."""
+    """Yield the claims about several OS threads, for each row that was measured."""
     number = _threads(results)
     for row, part in SCALES.items():
         if row in results.samples:
@@ -81,7 +81,7 @@ def _words(way: str, results: Results) -> str:
 
 
 def lines(results: Results) -> Iterator[list[str]]:
-    """Return the cells of a line for each row and way, medians."""
+    """Yield the cells of a line for each row and way; the figures are medians."""
     for row, ways in results.samples.items():
         for way in (way for way in WAYS if way in ways):
             figures = [printed(results.median(row, way, key)) for key in ("rate", "cpu", "cores")]

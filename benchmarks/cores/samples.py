@@ -1,7 +1,7 @@
-"""The measurement: each work and each site by one OS thread, several threads and several processes, in turn.
+"""The measurement: one OS thread, several threads and several processes do each work or serve each site in turn.
 
-A sample has rate (operations a second), cpu (µs an operation), cores (CPU seconds a second); of a site also memory (MB)
-and p99 (ms).
+A sample has rate (operations per second), cpu (µs per operation) and cores (CPU seconds per second). A sample of a site
+also has memory (MB) and p99 (ms).
 """
 
 import json
@@ -23,7 +23,7 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Way:
-    """A way to use the cores: on which Python, and whether by several threads or processes."""
+    """A way to use the cores. ``free``: on a free-threaded Python. ``threads``, ``processes``: with several of them."""
 
     free: bool
     threads: bool = False
@@ -45,7 +45,7 @@ LOCKED, LOCKED_THREADS, ONE, THREADS, PROCESSES = WAYS
 
 
 def work(name: str, python: Python, threads: int, processes: int, seconds: float) -> Sample:
-    """Let processes of so many OS threads each do a work, all at the same time."""
+    """Run a work in ``processes`` processes at the same time, each with ``threads`` OS threads."""
     command = [python.path, "-m", "benchmarks.cores.child", name, str(threads), str(seconds)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) for _ in range(processes)]
     outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
@@ -76,7 +76,7 @@ def run(
     where: dict[str, Any],
     keep: Callable[[Results], None],
 ) -> Results:
-    """Measure, the ways in turn within each round. ``pythons``: with the lock, and free-threaded."""
+    """Measure the ways in turn within each round. ``pythons``: a Python with the lock, and a free-threaded Python."""
     results = Results(where)
     for row in rows:
         if row in SITES and SITES[row].databases:

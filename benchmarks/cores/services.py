@@ -10,7 +10,7 @@ from benchmarks.service.servers import Tree
 from benchmarks.web.servers import free_port, running
 
 WARM_UP = 2.0
-"""Seconds; before that, SQLAlchemy compiles statements and connections are opened."""
+"""Seconds before the measurement, in which SQLAlchemy compiles statements and connections are opened."""
 
 FLASK = "benchmarks.service.flask_site:app"
 
@@ -24,7 +24,7 @@ class Python(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """An app, and its environment variables: in general, and on a free-threaded Python."""
+    """An app, its environment variables, and its additional environment variables for a free-threaded Python."""
 
     app: str
     clients: int
@@ -33,7 +33,7 @@ class Site:
     databases: bool = False
 
     def settings(self, python: Python) -> list[str]:
-        """Return the variables as `env` takes them."""
+        """Return the variables as arguments of `env`."""
         found = {**self.environment, **(self.free_environment if python.free_threaded else {})}
         return [f"{name}={value}" for name, value in found.items()]
 
@@ -43,11 +43,11 @@ SITES = {
     "flask-pg8000": Site(FLASK, 100, {database.DRIVER_VARIABLE: "pg8000"}, databases=True),
     "flask-psycopg2": Site(FLASK, 100, free_environment={"PYTHON_GIL": "0"}, databases=True),
 }
-"""psycopg2 turns the interpreter lock on; with PYTHON_GIL=0 it stays off, at one's own risk."""
+"""An import of psycopg2 enables the interpreter lock, unless PYTHON_GIL=0 is set, at the user's own risk."""
 
 
 def serve(site: Site, python: Python, threads: int, processes: int, seconds: float) -> dict[str, float]:
-    """Serve a site to clients that ask again at once. Returns: a sample, as of `samples.py`."""
+    """Serve a site to clients that send the next request after each answer. Returns: a sample, see `samples.py`."""
     port = free_port()
     shape = ["--threads", str(threads), "--workers", str(processes)]
     command = [

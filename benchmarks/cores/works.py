@@ -1,6 +1,6 @@
-"""What the OS threads do: each work starts dhagas on a scheduler, which go on for ever and count what they have done.
+"""The works of the OS threads: each work starts dhagas on a scheduler. The dhagas never end and count their operations.
 
-A count is a list of one number, and each dhaga has its own: no two OS threads add to the same one.
+A count is a list with one number. Each dhaga has its own count, so two OS threads never add to the same count.
 """
 
 import json
@@ -13,16 +13,16 @@ from dhaga.socket import socketpair
 from dhaga.threading import Lock
 
 DHAGAS = 32
-"""On each scheduler, unless the work is named after another number."""
+"""Number of dhagas on each scheduler, except in works whose name states another number."""
 
 YIELDING = 100
 """Dhagas that do nothing but yield, as in `benchmarks.kernel`."""
 
 STEPS = 500
-"""Steps of a computation, some 20 µs, between two yields."""
+"""Steps of a computation between two yields; they take about 20 µs."""
 
 ROOM = 100
-"""Items that a queue between two schedulers holds."""
+"""Maximum number of items in a queue between two schedulers."""
 
 ORDER = {
     "id": 4711,
@@ -36,7 +36,7 @@ Count = list[int]
 
 @dataclass
 class World:
-    """What the works of all schedulers share."""
+    """The state that the works of all schedulers share."""
 
     schedulers: list[dhaga.Scheduler]
     counts: list[Count] = field(default_factory=list)
@@ -47,7 +47,7 @@ class World:
         self.queues = [Queue(ROOM) for _ in self.schedulers]
 
     def neighbour(self, number: int) -> int:
-        """Return the number of the next scheduler in the circle: with one, itself."""
+        """Return the number of the next scheduler in the ring; a single scheduler is its own neighbour."""
         return (number + 1) % len(self.schedulers)
 
     def start(self, loop: Callable[..., None], *arguments: object) -> None:
@@ -57,12 +57,12 @@ class World:
         dhaga.spawn(loop, count, *arguments)
 
     def done(self) -> int:
-        """Return what all have done so far."""
+        """Return the number of operations so far."""
         return sum(count[0] for count in list(self.counts))
 
 
 Work = Callable[[World, int], None]
-"""Starts the dhagas on the caller's scheduler, which has this number."""
+"""A function that starts dhagas on the caller's scheduler. Arguments: the world, and the scheduler's number."""
 
 
 # ---- each scheduler by itself
@@ -117,7 +117,7 @@ def _spawning(count: Count) -> None:
 
 
 def yields(world: World, number: int) -> None:
-    """Yield among a hundred."""
+    """Let a hundred dhagas yield."""
     for _ in range(YIELDING):
         world.start(_yielding)
 
@@ -157,7 +157,7 @@ def queues_across(world: World, number: int) -> None:
 
 
 def lock_across(world: World, number: int) -> None:
-    """Take one lock of all schedulers, again and again, with a yield between."""
+    """Acquire one lock that all schedulers share, again and again, and yield after each release."""
     for _ in range(DHAGAS):
         world.start(_locking, world.lock)
 

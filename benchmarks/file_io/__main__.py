@@ -1,10 +1,10 @@
 """A write-ahead log beside busy tasks: `python -m benchmarks.file_io`.
 
-One durable write of 4 KB, made inline, through the shared pool, in a dedicated thread, and there by a HIGH dhaga: how
-long does its caller wait, with an idle scheduler and with one on which 100 dhagas compute 50 µs between two yields,
-while 32 more keep the shared pool busy? Beside it what the log's group commit gives, and RocksDB's puts inline and
-offloaded. Each round is a process of its own, in which small blocks of all ways, idle and busy, take turns: they meet
-the same noise of the disk. Three rounds take about two and a half minutes.
+A durable write of 4 KB is made inline, through the shared pool, in a dedicated thread, and in that thread for a HIGH
+dhaga. How long does its caller wait on an idle scheduler and on a busy one? On a busy scheduler, 100 dhagas compute for
+50 µs between two yields, and other dhagas keep the shared pool busy. Also measured are the log's group commit, and puts
+of RocksDB, inline and offloaded. Each round is a new process, in which short blocks of all ways take turns, idle and
+busy, so that all have the same noise of the disk. Three rounds take about two and a half minutes.
 """
 
 import argparse
@@ -36,16 +36,16 @@ STORY = (
 FULL = {"rounds": 3, "blocks": 10, "samples": 50, "seconds": 0.3}
 QUICK = {"rounds": 1, "blocks": 1, "samples": 8, "seconds": 0.02}
 PATIENCE = 300
-"""Seconds after which a round that hangs is killed."""
+"""Seconds after which a hanging round is killed."""
 
 
 def measure(quick: bool, tell: Tell) -> Outcome:
-    """Run all rows; quick: at the smallest size."""
+    """Run all rows; with ``quick``, at the smallest size."""
     return measured(QUICK if quick else FULL, default(), tell)
 
 
 def measured(effort: dict[str, Any], folder: Path, tell: Tell) -> Outcome:
-    """Run the rounds, with files in a new folder within this one."""
+    """Run the rounds, with files in a new subfolder of ``folder``."""
     knobs = {**effort, "file system": file_system(folder)}
     rounds = []
     for number in range(effort["rounds"]):
@@ -69,7 +69,7 @@ def _round(effort: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _samples(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is kept: all waits in whole microseconds, and the rest as it is."""
+    """Return the samples to save: waits are converted to whole microseconds, and all else is unchanged."""
     ways = [way for way in rounds[0]["waits"] if way != "nobody"]
     waits = {
         way: {state: [round(wait * 1e6) for wait in all_waits(rounds, way, state)] for state in STATES} for way in ways
@@ -83,7 +83,7 @@ def _samples(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw(outcome: Outcome) -> list[Chart]:
-    """Draw two violin plots: the ways, and what was done about the interpreter lock."""
+    """Draw two violin plots: one of the ways, and one of the measures against waits for the interpreter lock."""
     waits = outcome.samples["waits, µs"]
     return [
         _violins("What the caller of a durable write waits", waits, (INLINE, SHARED, DEDICATED, URGENT, LOG)),

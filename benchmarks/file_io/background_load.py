@@ -1,4 +1,4 @@
-"""What a process is busy with while a dhaga writes: dhagas that compute, and calls through the shared pool."""
+"""The background load while a dhaga writes: dhagas that compute, and calls through the shared pool."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from dhaga._workers.offload import MAX_THREADS
 
 COMPUTING = 100
 COMPUTES = 0.000_05
-"""Seconds between two yields."""
+"""Seconds that a dhaga computes between two yields."""
 
 CALLING = 2 * MAX_THREADS
-"""Dhagas that make calls through the shared pool: while one set of calls is under way, as many are in line."""
+"""Number of dhagas that make calls through the shared pool. While half of the calls run, the other half is queued."""
 
 CALL_WAITS = 0.02
-"""Seconds that a call waits on the average, as for an answer from elsewhere, beside what it computes; from half to one
-and a half times that, so that they do not come in waves."""
+"""Mean number of seconds that a call waits after its computation, as for an answer over the network. Waits vary from
+half to one and a half times the mean, so that the calls do not synchronize."""
 
 HASHED = bytes(64 * 1024)
-"""SHA-256 takes 50 µs to 0.2 ms for it, without the interpreter lock."""
+"""Data that a call hashes. SHA-256 takes 50 µs to 0.2 ms, without the interpreter lock."""
 
 
 class BackgroundLoad:
-    """The work, and how many turns its dhagas have had."""
+    """The work, and the number of turns that its computing dhagas have had."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -50,14 +50,14 @@ class BackgroundLoad:
 
 
 def hash_and_wait() -> None:
-    """Do what an offloaded call does: compute a little in C, and wait."""
+    """Compute briefly in C, and then wait, like a typical offloaded call."""
     hashlib.sha256(HASHED).digest()
     time.sleep(CALL_WAITS * random.uniform(0.5, 1.5))
 
 
 @contextmanager
 def under_load() -> Iterator[BackgroundLoad]:
-    """Be busy for a block, which begins when all are at work."""
+    """Run the background load during a block. The block begins once all dhagas work."""
     work = BackgroundLoad()
     dhagas = [dhaga.spawn(work.compute) for _ in range(COMPUTING)]
     dhagas += [dhaga.spawn(work.call) for _ in range(CALLING)]

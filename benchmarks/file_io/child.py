@@ -1,4 +1,4 @@
-"""One round in a process of its own: ``python -m benchmarks.file_io.child DIRECTORY --blocks N --samples N``."""
+"""One round in a new process: ``python -m benchmarks.file_io.child DIRECTORY --blocks N --samples N``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.file_io import group_commit, latency, rocksdb_puts
 
 
 def main() -> None:
-    """Measure, and print it as JSON."""
+    """Measure, and print the result as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.file_io.child", description="One round, as JSON.")
     parser.add_argument("directory", type=Path, help="an empty one, on the disk to be measured")
     parser.add_argument("--blocks", type=int, default=4, help="of each way, idle and busy in turn (4)")
@@ -31,5 +31,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # the parent process gets it, too, and says so
+    except KeyboardInterrupt:  # the parent process also gets the interrupt, and reports it
         sys.exit(130)

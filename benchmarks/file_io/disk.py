@@ -1,4 +1,4 @@
-"""Which disk is measured."""
+"""The disk that is measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ IN_MEMORY = ("tmpfs", "ramfs")
 
 
 def file_system(path: Path) -> str:
-    """Return the type of the file system that a path is on, as far as the system tells."""
+    """Return the type of a path's file system, if the system reports it."""
     place = path.resolve()
     try:
         mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
@@ -21,6 +21,6 @@ def file_system(path: Path) -> str:
 
 
 def default() -> Path:
-    """Return a folder for files of the moment that is on a disk, where there is one."""
+    """Return a folder for temporary files, on a disk if possible."""
     folders = [Path(tempfile.gettempdir()), Path("/var/tmp"), Path.cwd()]
     return next((folder for folder in folders if folder.is_dir() and file_system(folder) not in IN_MEMORY), folders[0])

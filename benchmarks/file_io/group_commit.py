@@ -1,4 +1,4 @@
-"""What group commit gives: appends a second by some dhagas at once, to the log and one write each."""
+"""The gain from group commit: appends per second of several dhagas, to the log and with one write per append."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CALLERS = (1, 10, 100)
 
 
 def rate(append: Callable[[], object], callers: int, seconds: float) -> float:
-    """Return appends a second of so many dhagas."""
+    """Return the appends per second of ``callers`` dhagas."""
     over = perf_counter() + seconds
     done = 0
 

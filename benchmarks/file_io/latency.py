@@ -1,4 +1,4 @@
-"""How long a caller waits for one durable write, each way, with idle and with busy schedulers, in turn."""
+"""Measures how long a caller waits for one durable write. All ways take turns, on an idle and on a busy scheduler."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from benchmarks.file_io.background_load import under_load
 from benchmarks.file_io.write_paths import WritePath, interval_of, ways
 
 PAUSE = 0.001
-"""Seconds between two writes, in which the others run."""
+"""Seconds between two writes, in which other dhagas run."""
 
 BUDGET = 0.6
-"""Seconds after which a block takes no more samples: where one may take a second, there are fewer."""
+"""Seconds after which a block takes no more samples. If a sample takes long, a block has fewer samples."""
 
 
 ALONE = 0.1
-"""Seconds for which the turns of the others are counted without writes."""
+"""Seconds in which the turns of the computing dhagas are counted without writes."""
 
 
 @dataclass
 class WaitTimes:
-    """What one way has given, in one state, in seconds."""
+    """The waits of one way in one state (idle or busy), in seconds."""
 
     all: list[float] = field(default_factory=list)
-    start: list[float] = field(default_factory=list)  # until the write began, in its thread
-    write: list[float] = field(default_factory=list)  # until it had ended there
-    back: list[float] = field(default_factory=list)  # until the caller ran again
-    turns: list[float] = field(default_factory=list)  # of the others, a second, block by block
+    start: list[float] = field(default_factory=list)  # from the call to the start of the write in its thread
+    write: list[float] = field(default_factory=list)  # from the start to the end of the write
+    back: list[float] = field(default_factory=list)  # from the end of the write until the caller ran again
+    turns: list[float] = field(default_factory=list)  # turns per second of the computing dhagas, one figure per block
 
     def take(self, way: WritePath) -> None:
         """Make one write."""
@@ -56,7 +56,7 @@ class WaitTimes:
 
 
 def block(way: WritePath | None, busy: bool, samples: int, waits: WaitTimes) -> None:
-    """Take some samples of one way in one state; of none: see how many turns the others have then."""
+    """Take samples of one way in one state; if ``way`` is None, only count the turns of the computing dhagas."""
     with interval_of(way), under_load() if busy else nullcontext() as others:
         turns, began = others.turns if others else 0, perf_counter()
         if way is None:
@@ -68,7 +68,7 @@ def block(way: WritePath | None, busy: bool, samples: int, waits: WaitTimes) -> 
 
 
 def measure(directory: Path, blocks: int, samples: int) -> dict[str, dict[str, Any]]:
-    """Measure all ways. Returns: per way and state, what came of it; `nobody` is the background load alone."""
+    """Measure all ways. Returns: the waits by way and state; `nobody` is the background load without writes."""
     found: defaultdict[tuple[str, str], WaitTimes] = defaultdict(WaitTimes)
     with ways(directory) as all_ways:
         for _ in range(blocks):

@@ -1,4 +1,4 @@
-"""What a reader must know of the figures, with the figures that say so."""
+"""Notes that a reader of the figures needs, each with the figures that support it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ the log: it writes and syncs by one system call (RWF_DSYNC) instead of two."""
 
 
 def notes(rounds: list[Round]) -> list[str]:
-    """Return all of them."""
+    """Return all notes."""
     return [
         THE_LOCK.replace("\n", " "),
         f"With all that, {URGENT}, busy: {told(rounds, URGENT)}. By two system calls: {told(rounds, TWO_CALLS)}. With "
@@ -36,7 +36,7 @@ def notes(rounds: list[Round]) -> list[str]:
 
 
 def told(rounds: list[Round], way: str) -> str:
-    """Tell what a way gives in the busy state."""
+    """Return the waits of a way in the busy state as text."""
     waits = all_waits(rounds, way, "busy")
     median, tail = (milliseconds(percentile(waits, which)) for which in (MEDIAN, TAIL))
     times = [f"{statistics.median(ratios(rounds, way, which)):.2f}" for which in (MEDIAN, TAIL)]
@@ -44,7 +44,7 @@ def told(rounds: list[Round], way: str) -> str:
 
 
 def rocksdb(rounds: list[Round]) -> str:
-    """Tell of the puts."""
+    """Return the note about RocksDB's puts."""
     if rounds[0]["puts"] is None:
         return "RocksDB is left out: rocksdict is not installed."
     inline, shared, together, one_by_one = (

@@ -1,4 +1,4 @@
-"""From what the rounds have given to tables and claims; what is to be said beside them: ``notes.py``."""
+"""Computes tables and claims from the results of the rounds. The notes on them are in ``notes.py``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.file_io.write_paths import RECORD, URGENT, WAYS
 from benchmarks.tables.outcome import Claim, Table
 
 Round = dict[str, Any]
-"""What one process has given: see ``benchmarks/file_io/child.py``."""
+"""The result of one process; see ``benchmarks/file_io/child.py``."""
 
 STATES = ("idle", "busy")
 STAGES = ("start", "write", "back")
@@ -18,7 +18,7 @@ MEDIAN, TAIL = 50, 99
 
 
 def percentile(values: Iterable[float], which: int) -> float:
-    """Return a percentile: the value below which so many of a hundred are."""
+    """Return a percentile: the value below which ``which`` percent of the values are."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, len(ordered) * which // 100)]
 
@@ -29,7 +29,7 @@ def all_waits(rounds: list[Round], way: str, state: str, what: str = "all") -> l
 
 
 def ratios(rounds: list[Round], way: str, which: int) -> list[float]:
-    """Return, for each round, a percentile of the busy state over that of the idle one."""
+    """Return, for each round, a percentile of the busy state divided by the same percentile of the idle state."""
     found = []
     for each in rounds:
         idle, busy = (percentile(each["waits"][way][state]["all"], which) for state in STATES)
@@ -38,7 +38,7 @@ def ratios(rounds: list[Round], way: str, which: int) -> list[float]:
 
 
 def kept(rounds: list[Round], way: str) -> float:
-    """Return which part of their turns the computing dhagas keep beside one who writes."""
+    """Return the fraction of their turns that the computing dhagas still have while a dhaga writes."""
     parts: list[float] = []
     for each in rounds:
         alone = statistics.median(each["waits"]["nobody"]["busy"]["turns"])
@@ -47,7 +47,7 @@ def kept(rounds: list[Round], way: str) -> float:
 
 
 def claims(rounds: list[Round]) -> list[Claim]:
-    """Return the two that were to be reached."""
+    """Return the claims about the two published results."""
     what = f"{URGENT}, busy over idle: "
     return [
         Claim(f"{what}median", 1.5, False, ratios(rounds, URGENT, MEDIAN), published="flat"),
@@ -56,12 +56,12 @@ def claims(rounds: list[Round]) -> list[Claim]:
 
 
 def milliseconds(seconds: float) -> str:
-    """Print a time."""
+    """Return a time in milliseconds as text."""
     return f"{seconds * 1e3:.2f}" if seconds < 0.01 else f"{seconds * 1e3:.1f}"
 
 
 def tables(rounds: list[Round]) -> list[Table]:
-    """Return all that there is to read."""
+    """Return all tables."""
     found = [waits_table(rounds), stages_table(rounds), commits_table(rounds)]
     if rounds[0]["puts"] is not None:
         found.append(puts_table(rounds))
@@ -69,7 +69,7 @@ def tables(rounds: list[Round]) -> list[Table]:
 
 
 def waits_table(rounds: list[Round]) -> Table:
-    """Return what callers wait."""
+    """Return the table of the callers' waits."""
     head = ["way", *(f"{state} {what}" for state in STATES for what in ("p50", "p99", "worst"))]
     lines = []
     for way in WAYS:
@@ -84,7 +84,7 @@ def waits_table(rounds: list[Round]) -> Table:
 
 
 def stages_table(rounds: list[Round]) -> Table:
-    """Return where the time goes, for the ways that tell."""
+    """Return the table of the stages of a wait, for the ways that record them."""
     head = ["way", *(f"{state} {stage}" for state in STATES for stage in STAGES)]
     lines = []
     for way in WAYS:
@@ -110,7 +110,7 @@ def median_of(rounds: list[Round], *keys: str) -> float:
 
 
 def commits_table(rounds: list[Round]) -> Table:
-    """Return what group commit gives."""
+    """Return the table of appends per second with and without group commit."""
     ways = rounds[0]["commits"]
     callers = list(ways["the log"])
     lines = [[way, *(f"{median_of(rounds, 'commits', way, count):,.0f}" for count in callers)] for way in ways]
@@ -118,7 +118,7 @@ def commits_table(rounds: list[Round]) -> Table:
 
 
 def puts_table(rounds: list[Round]) -> Table:
-    """Return what RocksDB does."""
+    """Return the table of RocksDB's puts."""
     first = rounds[0]["puts"]
     lines = []
     for durability, ways in first.items():

@@ -1,4 +1,4 @@
-"""RocksDB: small puts inline, through the shared pool and through a thread of their own; with and without a sync."""
+"""RocksDB: small puts inline, through the shared pool and through a dedicated thread, each with and without a sync."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Store:
         self.count = 0
 
     def put(self) -> None:
-        """Put one."""
+        """Put one entry."""
         self.count += 1
         self.store.put(b"%012d" % self.count, VALUE, write_opt=self.options)
 
 
 def measure(directory: Path, seconds: float) -> dict[str, dict[str, dict[str, float]]] | None:
-    """Return puts a second, by durability, way and number of callers; None without rocksdict."""
+    """Return puts per second, by durability, way and number of callers; None if rocksdict is not installed."""
     if rocksdict is None:
         return None
     store = Store(directory / "store")
@@ -56,7 +56,7 @@ def measure(directory: Path, seconds: float) -> dict[str, dict[str, dict[str, fl
 
 
 def yielding(put: Callable[[], object], way: str) -> Callable[[], object]:
-    """Let the others run after an inline put, which does not park: each has its turn, as with the other ways."""
+    """Return a put that also yields if it is inline. The other ways park, so all callers have turns in every way."""
 
     def put_and_yield() -> None:
         put()

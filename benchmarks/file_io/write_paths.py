@@ -1,4 +1,4 @@
-"""The ways to make one durable write. Each is a function that a dhaga calls, and the priority it has meanwhile."""
+"""The ways to make one durable write. Each is a function, and the priority of the dhaga that calls the function."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RECORD = 4096
 RECORDS = 1024
 
 Span = tuple[float, float]
-"""When a write began and ended where it was made."""
+"""The times at which a write began and ended, in the thread that made the write."""
 
 
 @dataclass(frozen=True)
 class WritePath:
-    """One way."""
+    """One way to make a durable write."""
 
     name: str
     write: Callable[[], Span | None]
@@ -35,10 +35,10 @@ class WritePath:
 
 
 class File:
-    """A file whose records are overwritten, one after the other and again from the beginning.
+    """A file whose records are overwritten in order, and again from the beginning.
 
-    It has its size and its place on the disk. One that grows has each new size written to the file system's journal
-    by a thread of the system's, which on a busy machine waits for a CPU, and that is not what is measured here.
+    The file's size is fixed and its blocks are allocated. If a file grows, a thread of the kernel writes each new size
+    to the file system's journal. On a busy machine this thread waits for a CPU, which is not measured here.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class File:
         self.offset = 0
 
     def write(self) -> Span:
-        """Write and wait for the disk, by one system call where there is one."""
+        """Write a record durably, with a single system call if the system has one."""
         began = perf_counter()
         write_durably(self.fd, self.record, self.offset)
         ended = perf_counter()
@@ -58,7 +58,7 @@ class File:
         return began, ended
 
     def write_and_sync(self) -> Span:
-        """Do it by two system calls, as is usual."""
+        """Write a record durably with two system calls, as is usual."""
         began = perf_counter()
         os.pwrite(self.fd, self.record, self.offset)
         os.fdatasync(self.fd)
@@ -67,7 +67,7 @@ class File:
         return began, ended
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         os.close(self.fd)
 
 
@@ -75,7 +75,7 @@ INLINE, SHARED, DEDICATED = "inline", "shared offload", "dedicated thread"
 URGENT, LOG = "dedicated + HIGH", "the log's append, HIGH"
 TWO_CALLS, PLAIN_INTERVAL = "… by two system calls", "… Python's switch interval"
 WAYS = (INLINE, SHARED, DEDICATED, URGENT, LOG, TWO_CALLS, PLAIN_INTERVAL)
-"""The last two are `dedicated + HIGH` without one of the things that were done about the interpreter lock."""
+"""The last two are `dedicated + HIGH`, each without one of the measures against waits for the interpreter lock."""
 
 
 @contextmanager
@@ -103,9 +103,9 @@ def ways(directory: Path) -> Iterator[list[WritePath]]:
 
 @contextmanager
 def interval_of(way: WritePath | None) -> Iterator[None]:
-    """Set the interpreter's switch interval as Dhaga does, or leave Python's own for a way without.
+    """Let Dhaga set the interpreter's switch interval, or prevent this for a way without ``short_interval``.
 
-    To be entered before there is anything under way.
+    Enter this context manager before any call is offloaded.
     """
     if way is None or way.short_interval:
         yield

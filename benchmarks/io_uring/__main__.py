@@ -1,11 +1,11 @@
 """File operations by io_uring beside `offload`: `python -m benchmarks.io_uring`.
 
-Each operation is made inline, through `dhaga.offload`, and by a ring of io_uring whose completions the poller sees.
-Short rounds of the ways take turns, on an idle scheduler and beside three dhagas that compute 50 µs between two yields;
-then 1 to 1,000 dhagas make the operation at once. The median is that of the rounds' medians; p99 is the lower quartile
-of the rounds' 99th percentiles, as other programs only add to it. CPU time is that of the process with the kernel's
-workers, less the share of the computing dhagas. To reach: p99 beside busy dhagas at most half of offload's, CPU time at
-most 0.7 of it.
+Each operation is made inline, through `dhaga.offload`, and by an io_uring ring whose completions wake the poller. Short
+rounds of the ways take turns, on an idle scheduler and with three dhagas that compute for 50 µs between two yields.
+Then 1 to 1,000 dhagas make the operation at once. The median is the median of the rounds' medians. p99 is the lower
+quartile of the rounds' 99th percentiles, because other programs can only increase it. CPU time includes the kernel's
+workers, but not the computing dhagas. Targets beside busy dhagas: p99 at most half of offload's, and CPU time at most
+0.7 of offload's.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BUSY = 3
 COMPUTES = 0.000_05
 CROWDS = (1, 10, 100, 1000)
 CROWD_CALLS = 1000
-"""Operations of a crowd in a round; three by each dhaga at least."""
+"""Operations of all dhagas together in a round, if this is at least three per dhaga."""
 CALIBRATION = 0.03
 """Seconds for which the CPU time of a turn is measured before each block."""
 
@@ -41,7 +41,7 @@ def _cpu() -> float:
 
 
 class Busy:
-    """Dhagas that compute, and how many turns they have had."""
+    """Dhagas that compute, and the number of turns that they have had."""
 
     def __init__(self) -> None:
         self.turns, self.over, self.steps = 0, False, 100
@@ -68,7 +68,7 @@ class Busy:
 
     @contextmanager
     def running(self, busy: bool) -> Iterator[None]:
-        """Compute meanwhile, if so."""
+        """Let the dhagas compute during the block if ``busy``."""
         self.over = False
         dhagas = [dhaga.spawn(self._compute) for _ in range(BUSY * busy)]
         try:
@@ -86,7 +86,7 @@ class Busy:
 
 
 def _block(operation: Operation, way: str, calls: int, busy: Busy) -> tuple[float, float, float]:
-    """Make some calls. Returns: the median wait, its 99th percentile, and CPU time a call, in µs. From: a dhaga."""
+    """Make calls. Returns: median and 99th percentile of the waits, and CPU time per call, in µs. From: a dhaga."""
     operation.prepare()
     call, waits, turn = operation.ways[way], [], busy.cost_of_a_turn()
     turns, used = busy.turns, _cpu()
@@ -119,7 +119,7 @@ def _alone(operation: Operation, rounds: int, calls: int, busy: Busy, beside: bo
 
 
 def _crowd(operation: Operation, way: str, many: int) -> tuple[float, float]:
-    """Return the time and the CPU time of a call that many dhagas make at once, µs."""
+    """Return time and CPU time per call in µs, when ``many`` dhagas make the operation at once."""
     each = max(3, CROWD_CALLS // many)
     operation.prepare()
 

@@ -13,7 +13,7 @@ from typing import Any
 from dhaga._kernel.run.fd_watch import READ, FdWatcher
 from dhaga._kernel.run.scheduler import Scheduler
 from dhaga._kernel.wait.current import this_waiter
-from dhaga._workers.offload import outside_call
+from dhaga._workers.offloaded_call import outside_call
 
 SOURCE = Path(__file__).with_name("ring.c")
 
@@ -46,7 +46,7 @@ class RingWatcher(FdWatcher):
 
 
 class RingCalls:
-    """Operations by the ring of the caller's scheduler, each with the contract of its counterpart in `os`."""
+    """Operations through the ring of the caller's scheduler. Each behaves like its counterpart in `os`."""
 
     def __init__(self, folder: Path) -> None:
         self.c = compiled(folder)
@@ -55,7 +55,7 @@ class RingCalls:
         self.watcher.poller.register(self.watcher, READ)
 
     def close_ring(self) -> None:
-        """Leave the poller. No operation may be under way."""
+        """Unregister the ring from the poller. Call this only if no operation is in progress."""
         self.watcher.close()
 
     def call(
@@ -68,7 +68,7 @@ class RingCalls:
         other: bytes | None = None,
         flags: int = 0,
     ) -> Any:
-        """Submit an operation, and park until it is complete, unless it is at once. Raises: OSError."""
+        """Submit an operation. Parks: until it is complete, unless it completes at once. Raises: OSError."""
         me = this_waiter()
         me.prepare_uncancellable("io_uring")
         result = self.ring.submit(me, opcode, fd, data, length, offset, other, flags)

@@ -17,18 +17,18 @@ WAYS = INLINE, OFFLOAD, RING = "inline", "offload", "ring"
 READ_BYTES, WRITTEN_BYTES = 64 << 20, 4 << 20
 SMALL, LARGE = 4096, 128 * 1024
 STRIDE = 37
-"""Records from one operation to the next: no read is ahead of another."""
+"""Distance in records between two operations, so that no read benefits from the kernel's read-ahead."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation, by each way. ``prepare`` is called before each block of them."""
+    """One operation in each way. ``prepare`` is called before each block of operations."""
 
     name: str
     ways: dict[str, Callable[[], object]]
     prepare: Callable[[], object] = int
     in_crowds: bool = True
-    """Whether many callers may make it at once."""
+    """Whether many callers may make the operation at once."""
 
 
 class Files:
@@ -53,11 +53,11 @@ class Files:
         os.close(self.written_fd)
 
     def evict(self) -> None:
-        """Have the next reads come from the disk."""
+        """Drop the file from the page cache, so that the next reads come from the disk."""
         os.posix_fadvise(self.read_fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def offset(self, size: int, whole: int) -> int:
-        """Return where the next operation of this size is."""
+        """Return the file offset of the next operation of this size."""
         self.position += size * STRIDE
         return self.position % (whole - size) // size * size
 
@@ -70,7 +70,7 @@ class Files:
         return Operation(name, _three(by, os.pread, self.ring.pread), prepare)
 
     def writing(self, name: str, size: int, then: str = "") -> Operation:
-        """Return a write of this size, and a sync by the function of this name."""
+        """Return a write of this size, followed by a sync with the function named ``then``, if any."""
         data = os.urandom(size)
 
         def by(calls: Any) -> Callable[[], object]:
@@ -115,7 +115,7 @@ class Files:
         )
 
     def renaming(self) -> Operation:
-        """Return a rename and the one back: two calls."""
+        """Return a rename and a rename back: two calls."""
         name = os.fsencode(self.renamed)
         other = name + b"-once"
 
@@ -150,7 +150,7 @@ class Files:
 
 
 class _Blocks:
-    """A source of so many bytes, for copyfileobj."""
+    """A source of a given number of bytes, for copyfileobj."""
 
     def __init__(self, size: int) -> None:
         self.left, self.block = size, os.urandom(1 << 20)

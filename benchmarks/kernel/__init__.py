@@ -1,1 +1,1 @@
-"""Microthreads beside others at the same work: `python -m benchmarks.kernel`."""
+"""Dhaga's microthreads and other frameworks at the same work: `python -m benchmarks.kernel`."""

@@ -1,7 +1,7 @@
 """Dhaga, gevent, asyncio, uvloop, threads and the raw limit at the same work: `python -m benchmarks.kernel`.
 
-All of it takes about twenty minutes; `--quick` gives a first impression in two or three. What each row measures stands
-in the docstring of its function in `on_dhaga.py`; rows and targets are in `rows.py`.
+All rows take about twenty minutes; `--quick` gives a first impression in two or three. The docstring of a row's
+function in `on_dhaga.py` says what the row measures; rows and targets are in `rows.py`.
 """
 
 import argparse

@@ -37,7 +37,7 @@ def _new_loop(rival: str) -> asyncio.AbstractEventLoop:
 
 
 def _called(work: Work, rival: str, *arguments: Any) -> Any:
-    """Call the work, a coroutine function on a loop of its own; making the loop is not in the time."""
+    """Call the work. A coroutine function runs on a new loop, whose creation is not part of the measured time."""
     if not inspect.iscoroutinefunction(work):
         return work(*arguments)
     with asyncio.Runner(loop_factory=lambda: _new_loop(rival)) as runner:
@@ -45,7 +45,9 @@ def _called(work: Work, rival: str, *arguments: Any) -> Any:
 
 
 def _repeated(work: Work, options: argparse.Namespace) -> float:
-    """Repeat with a growing count until the loop lasts; the short ones are the warm-up. Returns: seconds each."""
+    """Repeat with a growing count until the loop takes long enough; short loops are the warm-up. Returns: the seconds
+    per operation.
+    """
     count: int = max(options.step, 1000 // options.step * options.step)
     while True:
         seconds = float(_called(work, options.rival, count, *options.sizes))

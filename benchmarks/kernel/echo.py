@@ -1,7 +1,7 @@
-"""The echo rows: a server in one process, the load in another, each on a CPU of its own where there are two.
+"""The echo rows: a server in one process, the load in another, each on its own CPU if there are two.
 
-The load is `load.c`, compiled into build/; where that cannot be, several processes of `load.py`, and the report says
-so.
+The load is `load.c`, compiled into build/. If it cannot be compiled, the load is several processes of `load.py`, and
+the report states this.
 """
 
 import json
@@ -18,19 +18,19 @@ from time import perf_counter
 from benchmarks.machine import compiled, compiler, cpu_seconds, cpus
 
 HERE = Path(__file__).parent
-LOAD_PROCESSES = 3  # of load.py: one is slower than any server
-PATIENCE = 30.0  # seconds, for connecting and for what comes after
+LOAD_PROCESSES = 3  # of load.py, because one process is slower than any server
+PATIENCE = 30.0  # seconds to connect, and seconds for all that follows the load
 
 Result = dict[str, float]
 
 
 def load_name() -> str:
-    """Return what the load comes from."""
+    """Return the name of the load program."""
     return "load.c" if compiler() else f"{LOAD_PROCESSES} processes of load.py"
 
 
 def load_command() -> list[str]:
-    """Return how to start the load."""
+    """Return the command that starts the load."""
     program = compiled(HERE / "load.c")
     return [sys.executable, "-m", "benchmarks.kernel.load"] if program is None else [str(program)]
 
@@ -42,7 +42,7 @@ def _kill(processes: list[subprocess.Popen[str]]) -> None:
 
 @contextmanager
 def _killed_in_the_end(processes: list[subprocess.Popen[str]], seconds: float) -> Iterator[None]:
-    """Kill them on leaving, or after so many seconds, which ends every `_line` that hangs."""
+    """Kill the processes at the end of the block, or after ``seconds`` seconds, which ends a hanging `_line`."""
     watchdog = threading.Timer(seconds, _kill, [processes])
     watchdog.daemon = True
     watchdog.start()
@@ -57,7 +57,7 @@ def _killed_in_the_end(processes: list[subprocess.Popen[str]], seconds: float) -
 
 @contextmanager
 def _server(command: list[str], seconds: float) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start the server; it is killed when the load has gone. Raises: RuntimeError with its last words if it breaks."""
+    """Start the server, and kill it at the end of the block. Raises: RuntimeError with its last output if it fails."""
     pinned = cpus()
     command = [*command, "--serve", *(["--cpu", str(pinned[0])] if pinned else [])]
     with (
@@ -95,7 +95,7 @@ def _start_loads(port: int, connections: int, size: int, seconds: float) -> list
 
 
 def _added(results: list[dict[str, float]]) -> Result:
-    """Join the results of several load processes: rates and CPU add up, of the latencies the worst one counts."""
+    """Combine the results of several load processes: sum the rates and CPU shares, and take the worst latencies."""
     total = {key: max(result[key] for result in results) for key in results[0]}
     for key in ("rate", "cpu"):
         total[key] = sum(result[key] for result in results)

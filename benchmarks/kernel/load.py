@@ -1,4 +1,4 @@
-"""The load of the echo rows without a C compiler or epoll: as `load.c`, same arguments, same lines, far slower."""
+"""The load of the echo rows without a C compiler or epoll. It is far slower than `load.c`, with the same interface."""
 
 import json
 import selectors
@@ -26,18 +26,18 @@ class Connection:
         self.socket.sendall(self._message)
 
     def hear(self) -> float | None:
-        """Read what has come back. Returns: the latency in seconds when the message is complete."""
+        """Read the available part of the echo. Returns: the latency in seconds; None if the message is incomplete."""
         self._missing -= len(self.socket.recv(self._missing))
         return None if self._missing else perf_counter() - self._sent_at
 
     def finish(self) -> None:
-        """Await what is in flight, so that no server sees a reset."""
+        """Wait for the message in flight, so that no server gets a reset."""
         self.socket.settimeout(2)
         self.socket.recv(self._missing, socket.MSG_WAITALL)
 
 
 def run(selector: selectors.BaseSelector, seconds: float) -> list[float]:
-    """Echo for so long. Returns: the latencies in seconds."""
+    """Send messages and receive echoes for ``seconds`` seconds. Returns: the latencies in seconds."""
     latencies = []
     end = perf_counter() + seconds
     while perf_counter() < end:

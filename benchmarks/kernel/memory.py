@@ -10,9 +10,9 @@ _STATM = Path("/proc/self/statm")
 
 
 def resident() -> int:
-    """Return the resident bytes of this process, garbage collected (without /proc: the peak so far).
+    """Collect garbage, and return the resident bytes of this process; without /proc, return the peak so far.
 
-    Stacks and tables that the operating system keeps for its threads are not in it.
+    Stacks and tables that the operating system keeps for threads are not included.
     """
     gc.collect()
     if _STATM.exists():

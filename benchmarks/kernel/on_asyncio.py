@@ -1,7 +1,7 @@
-"""The side of asyncio and uvloop: the same coroutines on the loop that the caller has made.
+"""The works of asyncio and uvloop: the same coroutines, on the loop that the caller has created.
 
-Where streams are not the fastest way, a second form shows it: protocols for the echo server, `loop.sock_*` between two
-sockets.
+If streams are not the fastest way, a second form shows the faster way: protocols for the echo server, and `loop.sock_*`
+between two sockets.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ async def _timed(*coroutines: Coroutine[Any, Any, None]) -> float:
 
 
 async def yield_ring(count: int, microthreads: int) -> float:
-    """Let the first of the ring be the clock, so that neither spawning nor dying is in the time."""
+    """Let the microthreads yield in turn. The first one measures the time, without the start and end of the others."""
     laps = count // microthreads
     times: list[float] = []
 
@@ -51,7 +51,7 @@ async def _nothing() -> None:
 
 
 async def spawn_join(count: int) -> float:
-    """One after the other, from within a task."""
+    """Spawn and join one after the other, from within a task."""
 
     async def parent() -> None:
         for _ in repeat(None, count):
@@ -61,7 +61,7 @@ async def spawn_join(count: int) -> float:
 
 
 async def lock_alone(count: int) -> float:
-    """Take and give an uncontended lock."""
+    """Acquire and release an uncontended lock."""
     lock = asyncio.Lock()
 
     async def only() -> None:
@@ -73,7 +73,7 @@ async def lock_alone(count: int) -> float:
 
 
 async def lock_contended(count: int, microthreads: int) -> float:
-    """Each critical section yields once, so that all the others are parked in the lock."""
+    """Acquire a contended lock. Each critical section yields once, so that all the others wait for the lock."""
     lock = asyncio.Lock()
 
     async def one() -> None:
@@ -85,7 +85,7 @@ async def lock_contended(count: int, microthreads: int) -> float:
 
 
 async def queue_stream(count: int, maxsize: int) -> float:
-    """One puts, one gets."""
+    """Pass items through a queue from one task to another."""
     items: asyncio.Queue[int] = asyncio.Queue(maxsize)
 
     async def produce() -> None:
@@ -100,7 +100,7 @@ async def queue_stream(count: int, maxsize: int) -> float:
 
 
 async def queue_ping_pong(count: int) -> float:
-    """One item there and back."""
+    """Pass one item back and forth between two tasks."""
     there: asyncio.Queue[int] = asyncio.Queue()
     back: asyncio.Queue[int] = asyncio.Queue()
 
@@ -117,7 +117,7 @@ async def queue_ping_pong(count: int) -> float:
 
 
 async def event_ping_pong(count: int) -> float:
-    """Two events, set in turn, each cleared by the one who waited."""
+    """Set two events in turn. The task that waited for an event clears it."""
     there, back = asyncio.Event(), asyncio.Event()
 
     async def ping() -> None:
@@ -136,7 +136,7 @@ async def event_ping_pong(count: int) -> float:
 
 
 async def condition_ping_pong(count: int) -> float:
-    """One condition, two players, whose turn it is."""
+    """Let two tasks alternate, with one condition and a flag for whose turn it is."""
     condition = asyncio.Condition()
     turn = 0
 
@@ -169,7 +169,7 @@ async def sleepers(count: int) -> float:
 
 
 async def socketpair_streams(count: int, size: int) -> float:
-    """One sends and waits for the echo of the other."""
+    """Send messages over a socket pair, and wait for the other task's echo of each."""
     near, far = socket.socketpair()
     message = bytes(size)
     near_reader, near_writer = await asyncio.open_connection(sock=near)
@@ -191,7 +191,7 @@ async def socketpair_streams(count: int, size: int) -> float:
 
 
 async def socketpair_sock(count: int, size: int) -> float:
-    """One sends and waits for the echo of the other."""
+    """Send messages over a socket pair, and wait for the other task's echo of each."""
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
     near.setblocking(False)
@@ -212,7 +212,7 @@ async def socketpair_sock(count: int, size: int) -> float:
 
 
 async def echo_streams(ready: Callable[[int], None]) -> None:
-    """One task a connection. No `drain`: with one short message in flight the buffer never fills."""
+    """Serve each connection in a task, without `drain`: with one short message in flight, the buffer never fills."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(4096):
@@ -228,14 +228,14 @@ class _Echo(asyncio.Protocol):
     transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's has only the methods
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(data)
 
 
 async def echo_protocol(ready: Callable[[int], None]) -> None:
-    """No task at all: callbacks."""
+    """Serve connections with callbacks, without any task."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(_Echo, "127.0.0.1", 0, backlog=4096)
     ready(server.sockets[0].getsockname()[1])
@@ -243,7 +243,7 @@ async def echo_protocol(ready: Callable[[int], None]) -> None:
 
 
 async def parked_memory(count: int) -> float:
-    """Park `count` tasks in one event and let them go again. Returns: the bytes of one."""
+    """Let `count` tasks wait for one event, and then set it. Returns: the bytes per task."""
     gate = asyncio.Event()
     parked = 0
 

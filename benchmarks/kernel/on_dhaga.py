@@ -1,4 +1,4 @@
-"""Dhaga's side of every row. The same names with the same work stand in the other `on_` files."""
+"""Dhaga's works of all rows. The other `on_` files have functions with the same names and the same work."""
 
 from collections.abc import Callable
 from itertools import repeat
@@ -20,7 +20,7 @@ def _timed(*functions: Callable[[], None]) -> float:
 
 
 def yield_ring(count: int, microthreads: int) -> float:
-    """Let the first of the ring be the clock, so that neither spawning nor dying is in the time."""
+    """Let the microthreads yield in turn. The first one measures the time, without the start and end of the others."""
     laps = count // microthreads
     times: list[float] = []
 
@@ -46,7 +46,7 @@ def _nothing() -> None:
 
 
 def spawn_join(count: int) -> float:
-    """One after the other, from within a dhaga."""
+    """Spawn and join one after the other, from within a dhaga."""
 
     def parent() -> None:
         for _ in repeat(None, count):
@@ -56,7 +56,7 @@ def spawn_join(count: int) -> float:
 
 
 def lock_alone(count: int) -> float:
-    """Take and give an uncontended lock."""
+    """Acquire and release an uncontended lock."""
     lock = threading.Lock()
 
     def only() -> None:
@@ -68,7 +68,7 @@ def lock_alone(count: int) -> float:
 
 
 def lock_contended(count: int, microthreads: int) -> float:
-    """Each critical section yields once, so that all the others are parked in the lock."""
+    """Acquire a contended lock. Each critical section yields once, so that all the others wait for the lock."""
     lock = threading.Lock()
 
     def one() -> None:
@@ -80,7 +80,7 @@ def lock_contended(count: int, microthreads: int) -> float:
 
 
 def queue_stream(count: int, maxsize: int) -> float:
-    """One puts, one gets."""
+    """Pass items through a queue from one dhaga to another."""
     items: queue.Queue[int] = queue.Queue(maxsize)
 
     def produce() -> None:
@@ -95,7 +95,7 @@ def queue_stream(count: int, maxsize: int) -> float:
 
 
 def queue_ping_pong(count: int) -> float:
-    """One item there and back."""
+    """Pass one item back and forth between two dhagas."""
     there: queue.Queue[int] = queue.Queue()
     back: queue.Queue[int] = queue.Queue()
 
@@ -112,7 +112,7 @@ def queue_ping_pong(count: int) -> float:
 
 
 def event_ping_pong(count: int) -> float:
-    """Two events, set in turn, each cleared by the one who waited."""
+    """Set two events in turn. The dhaga that waited for an event clears it."""
     there, back = threading.Event(), threading.Event()
 
     def ping() -> None:
@@ -131,7 +131,7 @@ def event_ping_pong(count: int) -> float:
 
 
 def condition_ping_pong(count: int) -> float:
-    """One condition, two players, whose turn it is."""
+    """Let two dhagas alternate, with one condition and a flag for whose turn it is."""
     condition = threading.Condition()
     turn = 0
 
@@ -164,7 +164,7 @@ def sleepers(count: int) -> float:
 
 
 def socketpair(count: int, size: int) -> float:
-    """One sends and waits for the echo of the other."""
+    """Send messages over a socket pair, and wait for the other dhaga's echo of each."""
     near, far = socket.socketpair()
     message = bytes(size)
 
@@ -182,7 +182,7 @@ def socketpair(count: int, size: int) -> float:
 
 
 def echo(ready: Callable[[int], None]) -> None:
-    """One dhaga a connection."""
+    """Serve each connection in a dhaga."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
 
     def serve(connection: socket.socket) -> None:
@@ -197,7 +197,7 @@ def echo(ready: Callable[[int], None]) -> None:
 
 
 def _park(count: int) -> tuple[int, int]:
-    """Park `count` dhagas in one event and let them go again. Returns: resident bytes before and then."""
+    """Park `count` dhagas in one event, and then set it. Returns: resident bytes before, and while they are parked."""
     gate = threading.Event()
     parked = gone = 0
 
@@ -221,11 +221,11 @@ def _park(count: int) -> tuple[int, int]:
 
 
 def parked_memory(count: int) -> float:
-    """Return the bytes of one."""
+    """Return the bytes per parked dhaga."""
     before, then = _park(count)
     return (then - before) / count
 
 
 def parked_total(count: int) -> float:
-    """Return the bytes of the whole process."""
+    """Return the bytes of the whole process with the parked dhagas."""
     return float(_park(count)[1])

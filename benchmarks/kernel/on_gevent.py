@@ -1,7 +1,7 @@
-"""gevent's side of every row, with its defaults: libev, Cython primitives, spawn tree tracking (a form shows its cost).
+"""gevent's works of all rows, with its defaults: libev, Cython primitives and tracking of the spawn tree.
 
-`gevent.lock.Semaphore(1)` is its fastest mutex. It has no Condition: one gets it from the standard library by monkey
-patching.
+A second form shows the cost of the tracking. `gevent.lock.Semaphore(1)` is gevent's fastest mutex. gevent has no
+Condition; monkey patching provides the standard library's Condition.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def _timed(*functions: Callable[[], None]) -> float:
 
 
 def yield_ring(count: int, microthreads: int) -> float:
-    """Let the first of the ring be the clock, so that neither spawning nor dying is in the time."""
+    """Let the microthreads yield in turn. The first one measures the time, without the start and end of the others."""
     laps = count // microthreads
     times: list[float] = []
 
@@ -52,7 +52,7 @@ def _nothing() -> None:
 
 
 def spawn_join(count: int) -> float:
-    """One after the other, from within a greenlet."""
+    """Spawn and join one after the other, from within a greenlet."""
 
     def parent() -> None:
         for _ in repeat(None, count):
@@ -68,7 +68,7 @@ def spawn_join_untracked(count: int) -> float:
 
 
 def lock_alone(count: int) -> float:
-    """Take and give an uncontended lock."""
+    """Acquire and release an uncontended lock."""
     mutex = lock.Semaphore(1)
 
     def only() -> None:
@@ -80,7 +80,7 @@ def lock_alone(count: int) -> float:
 
 
 def lock_contended(count: int, microthreads: int) -> float:
-    """Each critical section yields once, so that all the others are parked in the lock."""
+    """Acquire a contended lock. Each critical section yields once, so that all the others wait for the lock."""
     mutex = lock.Semaphore(1)
 
     def one() -> None:
@@ -92,7 +92,7 @@ def lock_contended(count: int, microthreads: int) -> float:
 
 
 def queue_stream(count: int, maxsize: int) -> float:
-    """One puts, one gets."""
+    """Pass items through a queue from one greenlet to another."""
     items = queue.Queue(maxsize)
 
     def produce() -> None:
@@ -107,7 +107,7 @@ def queue_stream(count: int, maxsize: int) -> float:
 
 
 def queue_ping_pong(count: int) -> float:
-    """One item there and back."""
+    """Pass one item back and forth between two greenlets."""
     there, back = queue.Queue(), queue.Queue()
 
     def ping() -> None:
@@ -123,7 +123,7 @@ def queue_ping_pong(count: int) -> float:
 
 
 def event_ping_pong(count: int) -> float:
-    """Two events, set in turn, each cleared by the one who waited."""
+    """Set two events in turn. The greenlet that waited for an event clears it."""
     there, back = event.Event(), event.Event()
 
     def ping() -> None:
@@ -142,9 +142,9 @@ def event_ping_pong(count: int) -> float:
 
 
 def condition_ping_pong(count: int) -> float:
-    """One condition, two players, whose turn it is; the standard Condition under monkey patching."""
+    """Let two greenlets alternate, with a standard Condition (monkey-patched) and a flag for whose turn it is."""
     monkey.patch_thread()
-    from threading import Condition  # only now are its locks gevent's
+    from threading import Condition  # imported after the patch, so that its locks are gevent's
 
     condition = Condition()
     turn = 0
@@ -178,7 +178,7 @@ def sleepers(count: int) -> float:
 
 
 def socketpair(count: int, size: int) -> float:
-    """One sends and waits for the echo of the other."""
+    """Send messages over a socket pair, and wait for the other greenlet's echo of each."""
     near, far = socket.socketpair()
     message = bytes(size)
 
@@ -196,7 +196,7 @@ def socketpair(count: int, size: int) -> float:
 
 
 def echo(ready: Callable[[int], None]) -> None:
-    """One greenlet a connection, spawned by gevent's own server."""
+    """Serve each connection in a greenlet, which gevent's own server spawns."""
 
     def serve(connection: socket.socket, _address: object) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -210,7 +210,7 @@ def echo(ready: Callable[[int], None]) -> None:
 
 
 def parked_memory(count: int) -> float:
-    """Park `count` greenlets in one event and let them go again. Returns: the bytes of one."""
+    """Let `count` greenlets wait for one event, and then set it. Returns: the bytes per greenlet."""
     gate = event.Event()
     parked = 0
 

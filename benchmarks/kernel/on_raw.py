@@ -1,4 +1,4 @@
-"""The limit: what bare greenlets and a bare epoll loop in Python cost, with no framework around them."""
+"""The lower limit: the cost of bare greenlets and of a bare epoll loop in Python, without any framework."""
 
 import select
 import socket
@@ -13,10 +13,10 @@ from benchmarks.kernel.memory import resident
 
 
 def yield_ring(count: int, microthreads: int) -> float:
-    """Each switches straight to the next; the first one is the clock.
+    """Let each greenlet switch directly to the next. The first one measures the time.
 
-    All are started from the main greenlet: started each from the one before, they would nest on the C stack, where
-    switches need no copying, and some thousands of them would overflow it.
+    The main greenlet starts all greenlets. If each greenlet started the next, they would nest on the C stack: switches
+    would need no copying, and some thousands of greenlets would overflow the stack.
     """
     laps = count // microthreads
     times: list[float] = []
@@ -50,7 +50,7 @@ def _nothing() -> None:
 
 
 def spawn_join(count: int) -> float:
-    """Create, run and let die."""
+    """Create a greenlet, and run it to its end."""
     started = perf_counter()
     for _ in repeat(None, count):
         greenlet(_nothing).switch()
@@ -58,7 +58,7 @@ def spawn_join(count: int) -> float:
 
 
 def socketpair(count: int, size: int) -> float:
-    """No microthreads: one loop that polls and echoes."""
+    """Poll and echo in one loop, without microthreads."""
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
@@ -79,7 +79,7 @@ def socketpair(count: int, size: int) -> float:
 
 
 def echo(ready: Callable[[int], None]) -> None:
-    """No microthreads: one loop that polls and echoes."""
+    """Poll and echo in one loop, without microthreads."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     poller = select.epoll()
     poller.register(listener, select.EPOLLIN)
@@ -110,7 +110,7 @@ def echo(ready: Callable[[int], None]) -> None:
 
 
 def parked_memory(count: int) -> float:
-    """Park `count` greenlets and let them go again. Returns: the bytes of one."""
+    """Park `count` greenlets, and then resume them. Returns: the bytes per greenlet."""
     park = getcurrent().switch
 
     def one() -> None:

@@ -1,7 +1,8 @@
-"""The side of plain OS threads.
+"""The works of plain OS threads.
 
-No yield: a thread can offer its GIL, but whether another one takes it cannot be said, so a loop of offers measures no
-switches. No 100,000 sleepers, and only 10,000 parked ones: more than that no common machine starts.
+There is no row for yields: a thread can release the GIL, but it is unknown whether another thread acquires it, so a
+loop of releases measures no switches. There are no 100,000 sleepers and only 10,000 parked threads, because common
+machines cannot start more threads.
 """
 
 import queue
@@ -30,7 +31,7 @@ def _nothing() -> None:
 
 
 def spawn_join(count: int) -> float:
-    """One after the other, from within a thread."""
+    """Start and join one after the other, from within a thread."""
 
     def parent() -> None:
         for _ in repeat(None, count):
@@ -42,7 +43,7 @@ def spawn_join(count: int) -> float:
 
 
 def lock_alone(count: int) -> float:
-    """Take and give an uncontended lock."""
+    """Acquire and release an uncontended lock."""
     lock = threading.Lock()
 
     def only() -> None:
@@ -54,7 +55,7 @@ def lock_alone(count: int) -> float:
 
 
 def lock_contended(count: int, microthreads: int) -> float:
-    """Each critical section offers the GIL once, so that all the others come to wait for the lock."""
+    """Acquire a contended lock. Each critical section releases the GIL once, so that all others wait for the lock."""
     lock = threading.Lock()
 
     def one() -> None:
@@ -66,7 +67,7 @@ def lock_contended(count: int, microthreads: int) -> float:
 
 
 def queue_stream(count: int, maxsize: int) -> float:
-    """One puts, one gets."""
+    """Pass items through a queue from one thread to another."""
     items: queue.Queue[int] = queue.Queue(maxsize)
 
     def produce() -> None:
@@ -81,7 +82,7 @@ def queue_stream(count: int, maxsize: int) -> float:
 
 
 def queue_ping_pong(count: int) -> float:
-    """One item there and back."""
+    """Pass one item back and forth between two threads."""
     there: queue.Queue[int] = queue.Queue()
     back: queue.Queue[int] = queue.Queue()
 
@@ -98,7 +99,7 @@ def queue_ping_pong(count: int) -> float:
 
 
 def event_ping_pong(count: int) -> float:
-    """Two events, set in turn, each cleared by the one who waited."""
+    """Set two events in turn. The thread that waited for an event clears it."""
     there, back = threading.Event(), threading.Event()
 
     def ping() -> None:
@@ -117,7 +118,7 @@ def event_ping_pong(count: int) -> float:
 
 
 def condition_ping_pong(count: int) -> float:
-    """One condition, two players, whose turn it is."""
+    """Let two threads alternate, with one condition and a flag for whose turn it is."""
     condition = threading.Condition()
     turn = 0
 
@@ -134,7 +135,7 @@ def condition_ping_pong(count: int) -> float:
 
 
 def socketpair(count: int, size: int) -> float:
-    """One sends and waits for the echo of the other."""
+    """Send messages over a socket pair, and wait for the other thread's echo of each."""
     near, far = socket.socketpair()
     message = bytes(size)
 
@@ -152,8 +153,8 @@ def socketpair(count: int, size: int) -> float:
 
 
 def echo(ready: Callable[[int], None]) -> None:
-    """One thread a connection."""
-    threading.stack_size(256 * 1024)  # thousands of default stacks of 8 MB meet address space limits
+    """Serve each connection in a thread."""
+    threading.stack_size(256 * 1024)  # thousands of default stacks of 8 MB can exceed limits of the address space
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
 
     def serve(connection: socket.socket) -> None:
@@ -168,7 +169,7 @@ def echo(ready: Callable[[int], None]) -> None:
 
 
 def parked_memory(count: int) -> float:
-    """Park `count` threads in one event and let them go again. Returns: the bytes of one."""
+    """Let `count` threads wait for one event, and then set it. Returns: the bytes per thread."""
     gate = threading.Event()
     parked = threading.Semaphore(0)
 
@@ -182,7 +183,7 @@ def parked_memory(count: int) -> float:
         each.start()
     for _ in threads:
         parked.acquire()
-    sleep(0.1)  # the last ones are on their way from release() to wait()
+    sleep(0.1)  # the last threads are still between release() and wait()
     then = resident()
     gate.set()
     for each in threads:

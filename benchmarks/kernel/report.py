@@ -1,4 +1,4 @@
-"""Turn results into Markdown: the table, what the load generator saw, and how it was measured."""
+"""Converts results to Markdown: the table, the figures of the load generator, and the conditions of the measurement."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ def _value(sample: float, unit: Unit) -> str:
 
 
 def _cell(results: Results, row: Row, column: str) -> str:
-    """Return the medians of a rival, each form with its name but a first one that has none."""
+    """Return the medians of a rival's forms, each with the form's name; a first form may have no name."""
     parts = []
     for rival in row.forms(column):
         form = rival.partition(":")[2]
@@ -46,7 +46,7 @@ def _line(results: Results, row: Row) -> list[str]:
 
 
 def _load_line(loads: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return rate, latencies, CPU shares, and the rate had the server had a whole CPU."""
+    """Return rate, latencies and CPU shares, and the rate that the server would reach with a whole CPU."""
     medians = {key: statistics.median(load[key] for load in loads) for key in loads[0]}
     cells = [f"{medians['rate'] / 1e3:,.1f}", f"{medians['p50']:,.0f}", f"{medians['p99']:,.0f}"]
     cells.append(f"{100 * medians['cpu']:.0f} %")

@@ -1,9 +1,10 @@
-"""The table: what is measured, for whom, and what Dhaga has to reach. No measuring and no printing here.
+"""The rows of the table: the works, their rivals, and Dhaga's targets. This module neither measures nor prints.
 
-The targets are those of Dhaga with its accelerator. In pure Python no row but the queue of 100 may be behind gevent.
+The targets apply to Dhaga with its accelerator. In pure Python, only the row with the queue of 100 may be slower than
+gevent.
 
-A rival is written `column` or `column:form`. A form is one of several ways to write the same work (asyncio's streams
-and protocols); the function it names is `work_form`. The first form of a rival is the one that targets compare with.
+A rival is written `column` or `column:form`. A form is one of several ways to write the same work, such as asyncio's
+streams and protocols; its function is named `work_form`. Targets compare with the first form of a rival.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ COLUMNS = ("dhaga", "gevent", "asyncio", "uvloop", "threads", "raw")
 
 @dataclass(frozen=True)
 class Unit:
-    """How a sample (seconds, bytes, messages a second) is printed; `rate` says that more is better."""
+    """The unit in which a sample is printed. `rate`: whether more is better."""
 
     name: str
     factor: float
@@ -54,24 +55,24 @@ K_MESSAGES = Unit("k msg/s", 1e-3, 1, rate=True)
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on Dhaga's rate (at least) or cost (at most) over that of `than`; without `than`, on the cost itself."""
+    """A lower bound on Dhaga's rate or an upper bound on its cost, divided by `than`'s; without `than`, on the cost."""
 
     bound: float
     than: str | None
     of_rate: bool
 
     def reached(self, ratio: float) -> bool:
-        """Judge the number that the table prints, so that no reader sees 1.10 fail against 1.1."""
+        """Compare the number as the table prints it, so that no reader sees 1.10 miss a target of 1.1."""
         return round(ratio, 2) >= self.bound if self.of_rate else round(ratio, 2) <= self.bound
 
 
 def rate(bound: float, than: str) -> Target:
-    """Ask for at least `bound` times the rate of `than`."""
+    """Require at least `bound` times the rate of `than`."""
     return Target(bound, than, of_rate=True)
 
 
 def cost(bound: float, than: str | None = None) -> Target:
-    """Ask for at most `bound` times the cost of `than`."""
+    """Require at most `bound` times the cost of `than`."""
     return Target(bound, than, of_rate=False)
 
 
@@ -84,9 +85,9 @@ def column_of(rival: str) -> str:
 class Row:
     """One line of the table.
 
-    `sizes` are passed to the work after its count; `step`: the count is a multiple of it. With `count`, the work runs
-    once and that often, and returns its sample itself; without, the count grows until the loop is long enough, and the
-    sample is seconds each. `fewer` holds the counts of rivals that cannot do as many.
+    `sizes`: arguments of the work after its count. `step`: the count is a multiple of this number. With `count`, the
+    work is called once with this count, and returns its sample. Without `count`, the count grows until the loop takes
+    long enough, and the sample is the seconds per operation. `fewer`: lower counts of some rivals.
     """
 
     name: str

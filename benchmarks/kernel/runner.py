@@ -1,7 +1,7 @@
-"""Run the rows: each measurement in a fresh process, the rivals in turn (A B C A B C ...), and keep every sample.
+"""Runs the rows: each measurement in a new process, the rivals in turn (A B C A B C ...). Every sample is kept.
 
-Rivals that stand side by side in time meet the same noise, so a ratio is taken within a round, and its median over the
-rounds counts.
+Rivals measured shortly after each other have the same noise. So ratios are computed within a round, and the result is
+their median over the rounds.
 """
 
 import json
@@ -24,7 +24,7 @@ PATIENCE = 300.0  # seconds a measurement may take
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured: rounds, seconds that a loop lasts at least, seconds under load."""
+    """The extent of the measurement: rounds, minimum seconds of a loop, and seconds under load."""
 
     rounds: int
     loop: float
@@ -33,7 +33,7 @@ class Effort:
 
 @dataclass
 class Results:
-    """All samples (row -> rival -> one a round), what the load saw, what failed, and where it was."""
+    """All samples (row -> rival -> one per round), the load's figures, the failures, and the machine's description."""
 
     where: dict[str, Any]
     samples: dict[str, dict[str, list[float]]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Results:
             self.loads.setdefault(row.name, {}).setdefault(rival, []).append(load)
 
     def fail(self, row: Row, rival: str, why: str) -> None:
-        """Remember that one gave no sample."""
+        """Record that a rival gave no sample."""
         self.failures.setdefault(row.name, {})[rival] = why
 
     def of(self, row: Row, rival: str) -> list[float]:
@@ -60,7 +60,7 @@ class Results:
         return statistics.median(samples) if samples else None
 
     def ratio(self, row: Row, target: Target) -> float | None:
-        """Return what the target bounds: the median over the rounds of rate over rate or cost over cost."""
+        """Return the figure that the target bounds: the median over the rounds of a ratio of rates or of costs."""
         ours = self.of(row, "dhaga")
         if target.than is None:
             return statistics.median(ours) * row.unit.factor if ours else None
@@ -114,7 +114,7 @@ def _missing(rival: str) -> bool:
 
 
 def run(rows: Iterable[Row], columns: Collection[str], effort: Effort, progress: Callable[[str], None]) -> Results:
-    """Run the rows with the rivals of these columns that are installed; who fails is not asked again in a row."""
+    """Run the rows with the installed rivals of these columns. A rival that fails in a row is not run again in it."""
     where = surroundings(**asdict(effort)) | {"load": echo.load_name(), "pinned": cpus() is not None}
     results = Results(where)
     for row in rows:

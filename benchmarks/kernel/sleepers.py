@@ -1,9 +1,9 @@
-"""The common part of the row "100,000 sleeping": who sleeps until when, and whether all really slept at once.
+"""The common part of the row "100,000 sleeping": the times of the wakes, and the check that all slept at once.
 
-What is wanted is the price of the framework: not the length of the sleeps, and not the easier work in which the first
-ones wake while the last ones are still being spawned. So every one wakes at a moment drawn from one second, which
-begins `lead` after the start; all are asleep before it does (this is checked, and `lead` doubled until it is true); and
-the price is CPU time from the first spawn to the last wake, in which waiting does not count.
+The row measures the cost of the framework. The length of the sleeps must not count, and no microthread may wake while
+others are still being spawned, because that would be easier. So each wakes at a random moment of one second, which
+begins `lead` after the start. The row checks that all sleep before this second, and doubles `lead` until they do. The
+cost is CPU time from the first spawn to the last wake, which does not include waiting.
 """
 
 import random
@@ -26,7 +26,7 @@ class Sleepers:
         self._started = process_time()
 
     def begin_sleep(self) -> float:
-        """Return how many seconds the next one sleeps; 0 if its moment has passed, and the group is tried again."""
+        """Return the seconds of the next sleep; 0 if its wake time has passed, and a new group must be tried."""
         self._last_start = now = monotonic()
         return max(0.0, self._moments.pop() - now)
 
@@ -39,16 +39,16 @@ class Sleepers:
         return True
 
     def all_began(self) -> bool:
-        """Return whether the last one has lain down."""
+        """Return whether all sleeps have begun."""
         return not self._moments
 
     def slept_all_at_once(self) -> bool:
-        """Return whether the last one lay down before the first one rose."""
+        """Return whether the last sleep began before the first wake, and all have ended."""
         return self.all_began() and not self._left and self._last_start < self._first
 
 
 def groups(count: int) -> Iterator[Sleepers]:
-    """Yield crowds with longer and longer leads until one slept all at once. Raises: RuntimeError if none did."""
+    """Yield groups with longer and longer leads until all sleeps of one overlap. Raises: RuntimeError if none do."""
     for lead in LEADS:
         group = Sleepers(count, lead)
         yield group

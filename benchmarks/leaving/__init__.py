@@ -1,1 +1,1 @@
-"""What it costs to leave: a timeout or a cancel of one among many that wait for the same thing."""
+"""The cost of leaving a wait: by a timeout or a cancel of one dhaga, while many wait for the same thing."""

@@ -1,12 +1,12 @@
 """The cost of leaving: `python -m benchmarks.leaving`.
 
-Many dhagas wait for the same thing, and up to 500 of them, chosen at random, leave by a cancel or a timeout: how much
-CPU time does each one cost, and does that grow with the number of those that wait? Besides: 100,000 deadlines in random
-order, all within 1 s, on one event: how long do others stand still? Each figure is of a process of its own; of several
-rounds the median counts.
+Many dhagas wait for the same thing. Up to 500 of them, chosen at random, leave by a cancel or a timeout. How much CPU
+time does each one cost, and does this grow with the number of waiting dhagas? Also measured: 100,000 deadlines in
+random order expire within 1 s on one event. How long are other dhagas delayed? Each figure is measured in a new
+process, and is the median of several rounds.
 
-gevent's cancels are beside where it has the primitive and is installed. Of its timeouts there is no figure: on a busy
-machine the deadlines pass before as many have queued up.
+gevent's cancels are also measured, if gevent has the primitive and is installed. gevent's timeouts are not measured: on
+a busy machine, the deadlines pass before enough greenlets wait.
 """
 
 from __future__ import annotations
@@ -44,21 +44,23 @@ WAYS = (
 NOT_IN_GEVENT = ("condition", "offload", "socket read")
 ENDS = ("cancel", "timeout")
 GROWS_AT_MOST = 3.0
-"""Bound on the cost at the largest number over that at 10,000: caches alone make it grow."""
+"""The target: the cost at the largest number of waiters is at most this many times the cost at 10,000.
+Cache misses already increase the cost somewhat.
+"""
 STALL_AT_MOST = 0.05
-"""CPU seconds that the loop may stand still amid 100,000 deadlines within a second."""
+"""The target: maximum CPU seconds without a turn for other dhagas, while 100,000 deadlines expire within a second."""
 PATIENCE = 300.0
 
 
 def measure(rival: str, what: str, *arguments: Any) -> Any:
-    """Measure in a process of its own. Returns: what the function of this name returns; None if it has failed."""
+    """Measure in a new process. Returns: the result of the function named ``what``; None if the process has failed."""
     command = [sys.executable, "-m", "benchmarks.leaving", "--measure", json.dumps([rival, what, *arguments])]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
 def in_this_process(rival: str, what: str, *arguments: Any) -> None:
-    """Measure here, print the figure and leave at once: 100,000 that still wait are not ended one by one."""
+    """Measure in this process, print the figure and exit at once, so that 100,000 waiters need not be ended."""
     module = importlib.import_module(f"benchmarks.leaving.on_{rival}")
     gc.disable()
     print(json.dumps(getattr(module, what)(*arguments)), flush=True)
@@ -66,7 +68,7 @@ def in_this_process(rival: str, what: str, *arguments: Any) -> None:
 
 
 def median(samples: list[float | None]) -> float:
-    """Return the median of what could be measured; NaN if nothing could."""
+    """Return the median of the samples that are not None; NaN if there are none."""
     found = [sample for sample in samples if sample is not None]
     return statistics.median(found) if found else math.nan
 
@@ -82,7 +84,7 @@ def rows(rivals: list[str], ways: Iterable[str] = WAYS) -> list[tuple[str, str, 
 
 
 def run(rivals: list[str], ways: list[str], counts: list[int], rounds: int) -> dict[str, Any]:
-    """Return all figures: microseconds a leaver by row and count, and milliseconds of the longest stall."""
+    """Return all figures: microseconds per leaver, by row and count, and milliseconds of the longest stall."""
     costs: dict[str, dict[str, float]] = {}
     for rival, way, by in rows(rivals, ways):
         each = {
@@ -103,7 +105,7 @@ def run(rivals: list[str], ways: list[str], counts: list[int], rounds: int) -> d
 
 
 def missed(found: dict[str, Any]) -> list[str]:
-    """Return the rows of ours whose cost grows, and the stalls that last too long."""
+    """Return Dhaga's rows whose cost grows too much, and the stalls that last too long."""
     late = [
         row
         for row, by_count in found["costs"].items()

@@ -1,4 +1,4 @@
-"""The measurements on dhagas: each function is called in a process of its own, by ``child.py``."""
+"""The measurements on dhagas. Each function is called in a new process; see ``__main__.py``."""
 
 from __future__ import annotations
 
@@ -103,9 +103,10 @@ def cost(way: str, by: str, count: int) -> float:
 
 
 def stall(priority: str, count: int) -> dict[str, float]:
-    """Return how long a dhaga that sleeps a tick stands still at most, while deadlines in random order expire.
+    """Return the longest delay of a dhaga that sleeps for a tick, while deadlines in random order expire.
 
-    By the CPU time of the thread, which counts no other programs. LOOP: a callback of the loop instead of a dhaga.
+    The delay is CPU time of the thread, which does not include other programs. If ``priority`` is LOOP, a callback of
+    the loop is measured instead of a dhaga.
     """
     event, done, last, gaps = Event(), [0], [0.0], [0.0]
     loop = dhaga.current().scheduler.loop

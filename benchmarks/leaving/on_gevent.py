@@ -1,4 +1,4 @@
-"""The same on gevent, where it has the primitive."""
+"""The same measurements on gevent, for the primitives that gevent has."""
 
 from __future__ import annotations
 

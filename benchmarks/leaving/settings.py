@@ -1,13 +1,13 @@
-"""What both rivals keep to."""
+"""Settings that both rivals use."""
 
 COUNTS = (100, 10_000, 100_000)
-"""How many wait for the same thing."""
+"""Numbers of dhagas or greenlets that wait for the same thing."""
 
 LEAVERS = 500
-"""How many of them leave, at most half."""
+"""Number of those that leave; at most half of the waiters leave."""
 
 SPREAD_SECONDS = 1.0
-"""The stretch over which 100,000 deadlines are spread."""
+"""Seconds over which 100,000 deadlines are spread."""
 
 TICK = 0.001
 
@@ -17,5 +17,5 @@ def leaver_count(count: int) -> int:
 
 
 def seconds_until_all_wait(count: int) -> float:
-    """Return the seconds after which all wait, and deadlines may expire."""
+    """Return the number of seconds after which all are waiting, so that deadlines may expire."""
     return 1.0 + count * 80e-6

@@ -1,13 +1,13 @@
 """`examples/load` beside Locust: users that one core holds, and the highest rate. `python -m benchmarks.load_testers`.
 
-Both get the same page from the same server, which answers at once from another CPU; each sample is a process of its
-own on one CPU, and the testers take turns. Locust's HttpUser is requests on gevent, as the client that `examples/load`
-has by default is on dhagas: these two are alike. FastHttpUser (geventhttpclient, whose parser is compiled) and our
-light client (httptools, whose is, too) are the other pair. None of them shows anything meanwhile.
+Both get the same page from the same server, which answers at once and runs on another CPU. Each sample is taken in a
+new process on one CPU, and the testers take turns. There are two pairs. Locust's HttpUser uses requests on gevent, and
+the default client of `examples/load` uses requests on dhagas. FastHttpUser (geventhttpclient) and the light client of
+`examples/load` (httptools) both have a compiled parser. No tester prints anything during the measurement.
 
-Of users who ask once a second a core is said to hold as many as would take 90 % of it, counted up from the most that it
-was seen to hold: p99 below 250 ms, 95 % of the rate, nothing failed. The highest rate is that of 100 users who ask
-without a pause. It takes four minutes.
+Users send a request once per second. A core holds a number of users if the p99 is below 250 ms, 95 % of the rate is
+reached, and nothing fails. The result is extrapolated from the highest such number to 90 % of the core. The highest
+rate is the rate of 100 users without pauses. All this takes four minutes.
 """
 
 import argparse
@@ -29,13 +29,15 @@ from benchmarks.tables.standalone import show_tables
 ROUNDS = 3
 SECONDS, RAMP = 2.2, 1.5
 RUNGS = {"dhaga": (500, 1000, 1500), "dhaga light": (3000, 6000)}
-"""How many users ask once a second: up to more than a core holds of one of the two, on the machine where it was set."""
+"""Numbers of users who send a request once per second. The last number is too high for one tester of the pair on the
+machine where these numbers were chosen.
+"""
 
 COMING = {"dhaga": 500, "dhaga light": 1500}
-"""How many of them come in a second, before it is measured: who is new costs two or three requests."""
+"""Number of users who start per second, before the measurement. A new user costs as much as two or three requests."""
 
 EAGER = 100
-"""Users without a pause: enough to keep a core busy, few enough for all to have an answer in 0.2 s."""
+"""Number of users without pauses: enough to keep a core busy, but few enough that each gets an answer within 0.2 s."""
 
 QUICK = 10  # users
 
@@ -46,11 +48,11 @@ STORY = (
 )
 
 Turn = tuple[str, str, Work]
-"""The row, the rival and the work of one sample."""
+"""The row, the rival and the work of a sample."""
 
 
 def _turns(quick: bool) -> Iterator[Turn]:
-    """Give one round, the two that are alike beside each other."""
+    """Yield the turns of one round. The two rivals of a pair follow each other."""
     for pair in ALIKE.items():
         for users in (QUICK,) if quick else RUNGS[pair[0]]:
             work = (
@@ -76,7 +78,7 @@ def _measured(quick: bool, tell: Tell) -> Rows:
 
 
 def _in_turn(turns: list[Turn], tell: Tell) -> Iterator[tuple[str, str, Sample]]:
-    """Measure one by one, in every second round from the last on."""
+    """Measure one turn after another, in reverse order in every second round."""
     tester, server = cpus() or (None, None)
     with serving(server) as url:
         for number in range(ROUNDS):
@@ -86,7 +88,7 @@ def _in_turn(turns: list[Turn], tell: Tell) -> Iterator[tuple[str, str, Sample]]
 
 
 def _at_once(turns: list[Turn]) -> Iterator[tuple[str, str, Sample]]:
-    """Measure all of them together, which tells nothing but that it can be done."""
+    """Measure all turns at the same time. This only shows that the measurement works."""
     with serving(None) as url, ThreadPoolExecutor(len(turns)) as pool:
         found = pool.map(lambda turn: sample(turn[1], url, turn[2], None), turns)
         yield from ((row, rival, one) for (row, rival, _), one in zip(turns, found, strict=True))
@@ -121,7 +123,7 @@ def measure(quick: bool, tell: Tell) -> Outcome:
 
 
 def draw(outcome: Outcome) -> list[Chart]:
-    """Draw rates, what a request costs, and memory."""
+    """Draw rates, CPU time per request, and memory."""
     return charts(
         {
             row: {rival: [Sample(**one) for one in each] for rival, each in rivals.items()}

@@ -10,7 +10,7 @@ from benchmarks.tables.charts import COLOURS, OURS, THEIRS, Chart, drawn
 
 
 def _look(rival: str) -> dict[str, Any]:
-    """Return how a rival is drawn: the lighter clients paler."""
+    """Return the style of a rival; the lighter clients are paler."""
     light = rival == "dhaga light" or rival == ALIKE["dhaga light"]
     return {"color": COLOURS["dhaga" if rival in ALIKE else "gevent"], "alpha": 0.5 if light else 1.0}
 
@@ -34,7 +34,7 @@ def _memory(axes: Axes, rows: Rows) -> None:
 
 
 def charts(rows: Rows) -> list[Chart]:
-    """Draw rates, what a request costs, and memory."""
+    """Draw rates, CPU time per request, and memory."""
     rates = {rival: median(samples, "rate") for rival, samples in rows[FLAT_OUT].items()}
     costs = {rival: 1e6 / median(samples, "rate_by_cpu") for rival, samples in rows[FLAT_OUT].items()}
     return [

@@ -14,7 +14,7 @@ def visit(user: User) -> None:
 
 
 def measure(url: str, client: str, work: Work) -> Sample:
-    """Start users, and return what was measured once all run."""
+    """Start the users, and return the sample that begins once all users run."""
     load = Load(url, Scenarios([visit]), CLIENTS[client])
     before = resident()
     book = conduct(load, ClosedLoad(work.users, work.seconds, work.ramp, work.pause))

@@ -1,4 +1,4 @@
-"""The users of Locust, each a greenlet of gevent's, in a run without its web page and its printed tables."""
+"""The users of Locust, each a gevent greenlet, in a run without Locust's web page and printed tables."""
 
 from gevent import monkey
 
@@ -13,7 +13,7 @@ from locust.env import Environment  # noqa: E402
 from benchmarks.load_testers.samples import Meter, Sample, Work, peak, resident  # noqa: E402
 
 KINDS: Any = {"HttpUser": HttpUser, "FastHttpUser": FastHttpUser}
-TURN = 0.05  # seconds between two looks whether all users have come
+TURN = 0.05  # seconds between two checks whether all users have started
 
 
 def visit(user: Any) -> None:
@@ -22,7 +22,7 @@ def visit(user: Any) -> None:
 
 
 def measure(url: str, client: str, work: Work) -> Sample:
-    """Start users, and return what was measured once all run."""
+    """Start the users, and return the sample that begins once all users run."""
 
     users = type("Visitor", (KINDS[client],), {"host": url, "wait_time": constant(work.pause), "tasks": [visit]})
     environment = Environment(user_classes=[users])
@@ -35,7 +35,7 @@ def measure(url: str, client: str, work: Work) -> Sample:
 
 
 def window(environment: Environment, before: float, work: Work) -> Sample:
-    """Measure for as long as is asked for."""
+    """Measure for the seconds of the work."""
     total = environment.stats.total
     environment.stats.reset_all()
     meter = Meter()

@@ -1,4 +1,4 @@
-"""What is made of the samples: the users that a core holds, ratios within a round, tables."""
+"""Computes from the samples the users that a core holds, ratios within a round, and tables."""
 
 import statistics
 from collections.abc import Sequence
@@ -7,35 +7,36 @@ from benchmarks.load_testers.samples import Sample
 from benchmarks.tables.outcome import Claim, Table
 
 Rows = dict[str, dict[str, list[Sample]]]
-"""By the name of the row and that of the rival: a sample for each round."""
+"""For each row and rival, by their names, one sample per round."""
 
 ALIKE = {"dhaga": "HttpUser", "dhaga light": "FastHttpUser"}
-"""Ours, and what is to be compared with it of Locust."""
+"""For each client of `examples/load`, the class of Locust to compare it with."""
 
 PAUSE = 1.0  # seconds of a user between an answer and the next request
 FULL, ENOUGH, LATE = 0.9, 0.95, 0.250
-"""Of a core, of the rate, and seconds at the 99th percentile: so far users count as held."""
+"""Users are held at up to this fraction of the core, at least this fraction of the rate, and up to this p99 (seconds).
+"""
 
 FLAT_OUT = "without a pause"
 
 
 def row_of(users: int) -> str:
-    """Name the row of so many users."""
+    """Return the name of the row with this number of users."""
     return f"{users:,} users"
 
 
 def sizes(rows: Rows) -> list[int]:
-    """Return the numbers of users there are rows of."""
+    """Return the numbers of users that have a row."""
     return sorted(int(row.split()[0].replace(",", "")) for row in rows if row != FLAT_OUT)
 
 
 def is_held(users: int, one: Sample) -> bool:
-    """Return whether one core has held so many users."""
+    """Return whether one core has held this number of users."""
     return not one.failed and one.p99 <= LATE and one.rate >= ENOUGH * users / PAUSE and one.busy <= FULL
 
 
 def users_held(rows: Rows, rival: str, number: int) -> float:
-    """Return how many users a core holds, by one round: counted up from the most that it held, or the fewest it had."""
+    """Return how many users a core holds in one round. Extrapolate from the most that it held, or from the fewest."""
     rungs = [(users, rows[row_of(users)][rival][number]) for users in sizes(rows) if rival in rows[row_of(users)]]
     held = [rung for rung in rungs if is_held(*rung)]
     users, one = held[-1] if held else rungs[0]
@@ -43,7 +44,7 @@ def users_held(rows: Rows, rival: str, number: int) -> float:
 
 
 def claims(rows: Rows) -> list[Claim]:
-    """Return what is claimed over Locust, where that was measured."""
+    """Return the claims about ratios to Locust, if Locust was measured."""
     found = []
     rivals = rows[FLAT_OUT]
     for ours, theirs in ((ours, theirs) for ours, theirs in ALIKE.items() if theirs in rivals):
@@ -61,7 +62,7 @@ def median(samples: Sequence[Sample], key: str) -> float:
 
 
 def table_of_users(rows: Rows) -> Table:
-    """Set out what users cost who ask once a second."""
+    """Return the table of the cost of users who send a request once per second."""
     head = ("users", "tester", "requests/s", "of a CPU", "CPU µs a request", "p99 ms", "KB a user", "held")
     lines = [
         [f"{users:,}", rival, *_costs(samples), f"{sum(is_held(users, one) for one in samples)} of {len(samples)}"]
@@ -82,7 +83,7 @@ def _costs(samples: Sequence[Sample]) -> list[str]:
 
 
 def table_of_rates(rows: Rows) -> Table:
-    """Set out the highest rates, and the users that a core holds."""
+    """Return the table of the highest rates, and of the users that a core holds."""
     lines = []
     for rival, samples in rows[FLAT_OUT].items():
         held = statistics.median(users_held(rows, rival, number) for number in range(len(samples)))

@@ -1,6 +1,6 @@
-"""One sample: so many users of a load tester, in a process of its own on one CPU.
+"""One sample: a number of users of a load tester, in a new process on one CPU.
 
-`python -m benchmarks.load_testers.samples RIVAL URL USERS PAUSE RAMP SECONDS [CPU]` prints it as JSON.
+`python -m benchmarks.load_testers.samples RIVAL URL USERS PAUSE RAMP SECONDS [CPU]` prints the sample as JSON.
 """
 
 import importlib
@@ -21,15 +21,15 @@ RIVALS = {
     "dhaga light": ("on_dhaga", "light"),
     "FastHttpUser": ("on_locust", "FastHttpUser"),
 }
-"""Each with its module and the kind of client: that of `requests` first, then the lighter one."""
+"""For each rival, its module and its kind of client: first the client that uses `requests`, then the lighter one."""
 
-PATIENCE = 30.0  # seconds that a sample may take beyond its own
+PATIENCE = 30.0  # seconds that a sample may take beyond the planned seconds
 TRIES = 2
 
 
 @dataclass(frozen=True)
 class Work:
-    """What users do: get a page, wait, and get it again, for so long after all have come."""
+    """The work of the users: get a page and wait, repeatedly. ``seconds``: the time after all users have started."""
 
     users: int
     pause: float
@@ -39,7 +39,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Sample:
-    """What came of it: requests by the second and by the CPU second, and latencies, the bytes that each user adds."""
+    """The result: requests per second and per CPU second, latencies, and the bytes that each user adds."""
 
     requests: int
     failed: int
@@ -51,28 +51,28 @@ class Sample:
 
     @property
     def rate(self) -> float:
-        """Return requests a second."""
+        """Return requests per second."""
         return self.requests / self.seconds
 
     @property
     def rate_by_cpu(self) -> float:
-        """Return requests a second of the tester's CPU time."""
+        """Return requests per second of the tester's CPU time."""
         return self.requests / self.cpu
 
     @property
     def busy(self) -> float:
-        """Return the share of the CPU that the tester took."""
+        """Return the fraction of the CPU that the tester used."""
         return self.cpu / self.seconds
 
 
 class Meter:
-    """What a process has used between two moments."""
+    """Measures the time, and the CPU time of this process, between two moments."""
 
     def __init__(self) -> None:
         self.began, self.cpu_before = time.perf_counter(), time.process_time()
 
     def read(self) -> tuple[float, float]:
-        """Return the seconds, and those of the CPU."""
+        """Return the seconds that have passed, and the CPU seconds that were used."""
         return time.perf_counter() - self.began, time.process_time() - self.cpu_before
 
 
@@ -82,15 +82,15 @@ def resident() -> float:
 
 
 def peak() -> float:
-    """Return the most that it has held, in bytes; that of getrusage is the parent's, if that held more."""
+    """Return the maximum of this process's memory, in bytes. (getrusage may return the parent's maximum.)"""
     status = Path("/proc/self/status").read_text()
     return float(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def sample(rival: str, url: str, work: Work, cpu: int | None) -> Sample:
-    """Run one in a fresh process, on one CPU; again if nothing was answered, as when a busy machine let no user run.
+    """Take a sample in a new process on one CPU. Repeat it if there was no answer, as on a very busy machine.
 
-    Raises: RuntimeError with its last words.
+    Raises: RuntimeError with the last output of the process.
     """
     numbers = (work.users, work.pause, work.ramp, work.seconds, *([] if cpu is None else [cpu]))
     command = [sys.executable, "-m", "benchmarks.load_testers.samples", rival, url, *map(str, numbers)]
@@ -102,7 +102,7 @@ def sample(rival: str, url: str, work: Work, cpu: int | None) -> Sample:
 
 
 def _printed(command: list[str], patience: float) -> Sample:
-    """Return what a process prints."""
+    """Return the sample that a process prints."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             out, err = process.communicate(timeout=patience)
@@ -114,7 +114,7 @@ def _printed(command: list[str], patience: float) -> Sample:
 
 
 def main() -> None:
-    """Measure one in this process."""
+    """Take a sample in this process."""
     rival, url, users, pause, ramp, seconds, *cpu = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if cpu:
@@ -124,7 +124,7 @@ def main() -> None:
     work = Work(int(users), float(pause), float(ramp), float(seconds))
     measure = importlib.import_module(f"benchmarks.load_testers.{module}").measure
     print(json.dumps(asdict(measure(url, client, work))), flush=True)
-    os._exit(0)  # users who are still asking are not waited for
+    os._exit(0)  # do not wait for users with a request in progress
 
 
 if __name__ == "__main__":

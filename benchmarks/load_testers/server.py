@@ -1,4 +1,4 @@
-"""The server that is tested: it answers at once, on a CPU of its own, and costs next to nothing.
+"""The tested server: it answers at once, on a separate CPU, and uses very little CPU time.
 
 `python -m benchmarks.load_testers.server [CPU]` prints its port, and serves until it is killed.
 """
@@ -20,14 +20,14 @@ END = b"\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """Answer each request, whatever it asks for."""
+    """A connection that gives the same answer to each request."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what to answer by."""
+        """Store the transport for the answers."""
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer; a request of a tester comes in one piece."""
+        """Answer. The testers send each request in one piece."""
         self.transport.write(ANSWER * data.count(END))
 
 
@@ -40,7 +40,7 @@ async def serve() -> None:
 
 
 def loop_factory() -> asyncio.AbstractEventLoop:
-    """Make a loop of uvloop's where that is installed."""
+    """Return a new loop: uvloop's, if it is installed, else asyncio's."""
     with contextlib.suppress(ImportError):
         import uvloop
 
@@ -50,7 +50,7 @@ def loop_factory() -> asyncio.AbstractEventLoop:
 
 @contextmanager
 def serving(cpu: int | None) -> Iterator[str]:
-    """Run the server in a process of its own, and give its URL. Raises: RuntimeError."""
+    """Run the server in a new process, and yield its URL. Raises: RuntimeError."""
     command = [sys.executable, "-m", "benchmarks.load_testers.server", *([] if cpu is None else [str(cpu)])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,8 +1,8 @@
 """A web server that calls a backend for each page: `python -m benchmarks.pipeline`, on Linux, with wrk.
 
-The backend answers after 2 ms, over connections that are kept. Who serves has one CPU; wrk and the backend share
-another. Each server is a process of its own, loaded at a page that needs no call, then at one that shows the backend's
-answer, in turns of a second; so do the rivals within each round.
+The backend answers after 2 ms, over kept connections. The server has one CPU; wrk and the backend share another. Each
+server is a new process. Its two pages are loaded in turns of a second: a page without a backend call, and a page that
+shows the backend's answer. The rivals take turns within each round.
 """
 
 import argparse
@@ -28,7 +28,7 @@ TITLE = "A processing pool that calls out"
 
 
 def story(effort: Effort) -> str:
-    """Say what is compared, and what was published."""
+    """Return a text about the compared servers and the published figures."""
     return (
         f"A web server answers each page with the help of a backend that takes {effort.delay:g} ms. Published, with "
         "ab: 40,000 requests a second without the remote call, 8,000 when the threads of a pool block on it, 30,000 "
@@ -38,7 +38,7 @@ def story(effort: Effort) -> str:
 
 
 def notes(effort: Effort) -> list[str]:
-    """Say what a reader must know."""
+    """Return the notes for readers of the figures."""
     most = THREADS * 1e3 / effort.delay
     return [
         f"{THREADS} threads that block for {effort.delay:g} ms each make at most {most:,.0f} calls a second, on any "
@@ -82,7 +82,7 @@ def draw(outcome: Outcome) -> list[Chart]:
     return report.charts(Samples(**outcome.samples))
 
 
-# ---- by itself
+# ---- as a command
 
 
 def _positive(text: str) -> float:
@@ -122,7 +122,7 @@ def _effort(options: argparse.Namespace) -> Effort:
 
 
 def main() -> None:
-    """Measure and print; exit status 1 if something failed, 2 where it cannot be measured."""
+    """Measure and print. Exit status: 1 if something failed, 2 if this machine cannot measure."""
     options = _arguments()
     rivals = [rival for rival in RIVALS if rival.name in options.rivals]
     try:

@@ -1,7 +1,7 @@
-"""What the servers of `benchmarks.pipeline` serve: / is a page by itself, /call one with the answer of the backend.
+"""The apps of the servers of `benchmarks.pipeline`: / is a page without a call; /call shows the backend's answer.
 
-Each function `on_…` makes the app for one kind of server, with the calls that fit it; $BACKEND_PORT tells where to
-call.
+Each function `on_…` makes the app for one kind of server, with calls that suit this server. $BACKEND_PORT is the
+backend's port.
 """
 
 import os
@@ -16,12 +16,12 @@ ASGI = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaita
 
 PORT = "BACKEND_PORT"
 WORDS = b"The backend says "
-PLAIN = WORDS + b"nothing...\n"  # as long as the other page
-THREADS = 2  # in the pool that blocks
+PLAIN = WORDS + b"nothing...\n"  # has the length of the other page
+THREADS = 2  # in the pool for blocking calls
 
 
 def site(call: Callable[[], bytes]) -> WSGI:
-    """Make a WSGI app; `call` asks the backend."""
+    """Make a WSGI app; `call` calls the backend."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         page = WORDS + call() if environ["PATH_INFO"] == "/call" else PLAIN
@@ -32,7 +32,7 @@ def site(call: Callable[[], bytes]) -> WSGI:
 
 
 def asgi_site(call: Callable[[], Awaitable[bytes]]) -> ASGI:
-    """Make an ASGI app; `call` asks the backend."""
+    """Make an ASGI app; `call` calls the backend."""
 
     async def app(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
         page = WORDS + await call() if scope["path"] == "/call" else PLAIN
@@ -44,19 +44,19 @@ def asgi_site(call: Callable[[], Awaitable[bytes]]) -> ASGI:
 
 
 def backend_port() -> int:
-    """Return where the backend is."""
+    """Return the backend's port."""
     return int(os.environ[PORT])
 
 
 def on_dhagas() -> WSGI:
-    """Make the app whose dhagas call by themselves, and park meanwhile."""
+    """Make the app whose dhagas make the calls themselves, and park meanwhile."""
     from dhaga import socket
 
     return site(BackendClient(socket, backend_port()).call)
 
 
 def on_threads() -> WSGI:
-    """Make the app whose dhagas hand the call to a few threads, which block."""
+    """Make the app whose dhagas offload the calls to a few threads, which block."""
     import socket
 
     from dhaga import OffloadPool

@@ -1,4 +1,4 @@
-"""The client of `client.py` for coroutines: each connection a protocol, the cheapest form that asyncio has."""
+"""The client of `client.py` for coroutines. Each connection is a protocol, which is asyncio's cheapest form."""
 
 import asyncio
 from typing import cast
@@ -7,7 +7,7 @@ from benchmarks.pipeline.client import REQUEST, Answer, BackendError
 
 
 class BackendProtocol(Answer, asyncio.Protocol):
-    """A connection that is kept, for one call at a time."""
+    """A kept connection, for one call at a time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -26,13 +26,13 @@ class BackendProtocol(Answer, asyncio.Protocol):
         self.fail(error or BackendError("the backend has closed the connection"))
 
     def fail(self, error: Exception) -> None:
-        """Fail the call under way, and later ones, with an error."""
+        """Let the current call and later calls fail with an error."""
         if not self.answered.done():
             self.answered.set_exception(error)
-            self.answered.exception()  # there may be no call to hear of it
+            self.answered.exception()  # mark the error as retrieved, because there may be no call that gets it
 
     async def call(self) -> bytes:
-        """Ask, and return the body of the answer."""
+        """Send a request, and return the body of the answer."""
         if self.transport.is_closing():
             raise BackendError("the backend has closed the connection")
         self.begin()
@@ -42,7 +42,7 @@ class BackendProtocol(Answer, asyncio.Protocol):
 
 
 class AsyncBackendClient:
-    """Calls of the backend, each over a connection that is free."""
+    """A client that makes each call to the backend over a free connection."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -54,7 +54,7 @@ class AsyncBackendClient:
         return (await loop.create_connection(BackendProtocol, "127.0.0.1", self.port))[1]
 
     async def call(self) -> bytes:
-        """Make one call. Raises: OSError; then the connection is closed."""
+        """Make one call. Raises: OSError, after closing the connection."""
         channel = self.free.pop() if self.free else await self.connect()
         try:
             answer = await channel.call()

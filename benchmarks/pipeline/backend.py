@@ -1,6 +1,6 @@
-"""The backend in a process of its own: `backend.c`, compiled into build/; where that cannot be, the same in Python.
+"""The backend in a separate process: `backend.c`, compiled into build/, or the same in Python if C cannot be compiled.
 
-`python -m benchmarks.pipeline.backend MILLISECONDS` is the one in Python. It answers some 20,000 calls a second.
+`python -m benchmarks.pipeline.backend MILLISECONDS` runs the Python version, which answers about 20,000 calls a second.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend that runs."""
+    """A running backend."""
 
     port: int
     pid: int
 
     def calls(self) -> int:
-        """Return how many calls it has answered so far, by one more. Raises: RuntimeError if it has ended."""
+        """Ask the backend for the number of calls that it has answered. Raises: RuntimeError if it has ended."""
         try:
             with socket.create_connection(("127.0.0.1", self.port)) as sock:
                 return int(Connection(sock).call())
@@ -42,12 +42,12 @@ class Backend:
 
 
 def source() -> str:
-    """Return what a backend is made from here."""
+    """Return the name of the source file from which the backend is made on this machine."""
     return SOURCE.name if compiler() else Path(__file__).name
 
 
 def command_of(milliseconds: float) -> list[str]:
-    """Return how to start a backend."""
+    """Return the command that starts a backend."""
     program = compiled(SOURCE)
     command = [sys.executable, "-m", "benchmarks.pipeline.backend"] if program is None else [str(program)]
     return [*command, str(milliseconds)]
@@ -55,7 +55,7 @@ def command_of(milliseconds: float) -> list[str]:
 
 @contextmanager
 def answering(milliseconds: float, cpu: int | None = None) -> Iterator[Backend]:
-    """Run a backend, on one CPU. Raises: RuntimeError if it does not come up."""
+    """Run a backend on one CPU. Raises: RuntimeError if it does not start."""
     command = command_of(milliseconds)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -70,11 +70,11 @@ def answering(milliseconds: float, cpu: int | None = None) -> Iterator[Backend]:
             process.kill()
 
 
-# ---- in the process of a backend in Python
+# ---- in the process of the Python backend
 
 
 class Client(asyncio.Protocol):
-    """One connection to the backend in Python."""
+    """One connection to the Python backend."""
 
     def __init__(self, seconds: float, numbers: Iterator[int]) -> None:
         self.seconds = seconds
@@ -95,7 +95,7 @@ class Client(asyncio.Protocol):
 
 
 async def serve(seconds: float) -> None:
-    """Answer for ever."""
+    """Answer calls until the process is killed."""
     numbers = itertools.count(1)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Client(seconds, numbers), "127.0.0.1", 0, backlog=4096)

@@ -1,7 +1,7 @@
-"""A client of the backend: one call after the other over each of the connections that it keeps.
+"""A client of the backend, which makes one call after another over each of its kept connections.
 
-It is as small as a correct one can be, and the same for threads, dhagas and gevent's greenlets: they differ in their
-module `socket`. For coroutines there is `asyncio_client.py`.
+The client is as small as a correct client can be. Threads, dhagas and gevent's greenlets use the same code with
+different modules `socket`. The client for coroutines is in `asyncio_client.py`.
 """
 
 from typing import Any
@@ -9,22 +9,22 @@ from typing import Any
 from httptools import HttpResponseParser
 
 REQUEST = b"GET /call HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-RECEIVE = 4096  # bytes at once
+RECEIVE = 4096  # bytes per recv()
 
 
 class BackendError(OSError):
-    """The backend has not answered as it should."""
+    """Raised for a wrong answer of the backend."""
 
 
 class Answer:
-    """What comes on one connection, made into answers. `complete` tells whether `body` is whole."""
+    """Parser of the answers on one connection. `complete`: whether `body` is complete."""
 
     def __init__(self) -> None:
         self.parser = HttpResponseParser(self)
         self.begin()
 
     def begin(self) -> None:
-        """Await the answer to another request."""
+        """Reset the parser for the answer to the next request."""
         self.body = b""
         self.complete = False
 
@@ -44,14 +44,14 @@ class Answer:
 
 
 class Connection:
-    """A connection that is kept, for one call at a time."""
+    """A kept connection, for one call at a time."""
 
     def __init__(self, sock: Any) -> None:
         self.sock = sock
         self.answer = Answer()
 
     def call(self) -> bytes:
-        """Ask, and return the body of the answer. Waits as the socket does."""
+        """Send a request, and return the body of the answer. The socket determines how the caller waits."""
         answer, sock = self.answer, self.sock
         answer.begin()
         sock.sendall(REQUEST)
@@ -61,14 +61,14 @@ class Connection:
 
 
 def connected(sockets: Any, port: int) -> Any:
-    """Connect to the backend; `sockets` is the module `socket` or one like it."""
+    """Return a connection to the backend. `sockets`: the module `socket`, or a module with the same API."""
     sock = sockets.create_connection(("127.0.0.1", port))
     sock.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY, 1)
     return sock
 
 
 class BackendClient:
-    """Calls of the backend, each over a connection that is free."""
+    """A client that makes each call to the backend over a free connection."""
 
     def __init__(self, sockets: Any, port: int) -> None:
         self.sockets = sockets
@@ -76,7 +76,7 @@ class BackendClient:
         self.free: list[Connection] = []
 
     def call(self) -> bytes:
-        """Make one call. Raises: OSError; then the connection is closed."""
+        """Make one call. Raises: OSError, after closing the connection."""
         try:
             connection = self.free.pop()
         except IndexError:

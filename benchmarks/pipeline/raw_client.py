@@ -1,6 +1,6 @@
-"""The least that a call costs: a bare epoll loop that sends requests and receives answers, and looks at none of them.
+"""The minimum cost of a call: a bare epoll loop that sends requests and receives answers, but does not parse them.
 
-`python -m benchmarks.pipeline.raw_client PORT CONNECTIONS SECONDS` is that loop, in a process of its own.
+`python -m benchmarks.pipeline.raw_client PORT CONNECTIONS SECONDS` runs this loop in a new process.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from benchmarks.pipeline.client import RECEIVE, REQUEST, connected
 
 
 def measure(backend: Backend, connections: int, seconds: float, cpu: int) -> dict[str, float]:
-    """Call the backend from one CPU. Returns: calls a second, and the CPU time of one in µs."""
+    """Call the backend from one CPU. Returns: calls per second, and the CPU time per call in µs."""
     where = [sys.executable, "-m", "benchmarks.pipeline.raw_client", str(backend.port), str(connections), str(seconds)]
     done = subprocess.run(["taskset", "--cpu-list", str(cpu), *where], capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
@@ -24,7 +24,7 @@ def measure(backend: Backend, connections: int, seconds: float, cpu: int) -> dic
 
 
 def loop(socks: dict[int, socket.socket], seconds: float) -> int:
-    """Send and receive for so long. Returns: how many calls were answered."""
+    """Send and receive for ``seconds`` seconds. Returns: the number of answered calls."""
     poller = select.epoll()
     for fd, sock in socks.items():
         poller.register(fd, select.EPOLLIN | select.EPOLLET)

@@ -1,4 +1,4 @@
-"""What the samples of `benchmarks.pipeline` say: claims, tables and charts."""
+"""Claims, tables and charts, computed from the samples of `benchmarks.pipeline`."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,32 +12,32 @@ from benchmarks.tables.number_format import printed, spread
 from benchmarks.tables.outcome import Claim, Table
 
 KEPT, OVER_THREADS, OVER_GEVENT = 60.0, 5.0, 2.0
-"""What the claims ask of dhagas: % of the rate without a call, times the rates of others."""
+"""The targets of dhagas: percent of the rate without a call, and times the rates of threads and of gevent."""
 
 
 def ratios(ours: Iterable[float], theirs: Iterable[float]) -> list[float]:
-    """Divide round by round."""
+    """Divide the figures of one rival by the figures of another, round by round."""
     return [mine / other for mine, other in zip(ours, theirs, strict=False)]
 
 
 def kept(samples: Samples, rival: Rival) -> list[float]:
-    """Return how much of its rate without a call a rival keeps, in %."""
+    """Return a rival's rate with a call, in percent of its rate without a call."""
     return [100 * part for part in ratios(samples.of(rival, "call"), samples.of(rival, "plain"))]
 
 
 def kept_by_cpu(samples: Samples, rival: Rival) -> list[float]:
-    """Return the same by the CPU time that its server takes for a page."""
+    """Return the same percentage, computed from the server's CPU time per page."""
     return [100 * part for part in ratios(samples.of(rival, "plain", "cpu"), samples.of(rival, "call", "cpu"))]
 
 
 def call_cpu(samples: Samples, rival: Rival) -> list[float]:
-    """Return what a call adds to the CPU time of a page, in µs."""
+    """Return the CPU time in µs that a call adds to a page."""
     pairs = zip(samples.of(rival, "call", "cpu"), samples.of(rival, "plain", "cpu"), strict=True)
     return [with_call - without for with_call, without in pairs]
 
 
 def fastest(samples: Samples, rivals: Sequence[Rival]) -> list[float]:
-    """Return the rate of the faster rival with the call, round by round."""
+    """Return the fastest rival's rate with a call, round by round."""
     rates = [found for rival in rivals if (found := samples.of(rival, "call"))]
     return [max(each) for each in zip(*rates, strict=True)]
 
@@ -46,7 +46,7 @@ def fastest(samples: Samples, rivals: Sequence[Rival]) -> list[float]:
 
 
 def claims(samples: Samples) -> Iterator[Claim]:
-    """Judge what was measured."""
+    """Yield the claims about the measured rivals."""
     dhagas = samples.of(DHAGAS, "call")
     if dhagas:
         yield Claim(
@@ -95,7 +95,7 @@ def _cpu_line(samples: Samples, rival: Rival) -> list[str]:
 
 
 def measured(samples: Samples) -> list[Rival]:
-    """Return whose samples are there."""
+    """Return the rivals that have samples."""
     return [rival for rival in RIVALS if rival.name in samples.rivals]
 
 
@@ -104,7 +104,7 @@ def _bare_line(samples: Samples) -> list[str]:
 
 
 def tables(samples: Samples) -> list[Table]:
-    """Lay out rates, and what they cost."""
+    """Return the tables of rates and CPU times."""
     rivals = measured(samples)
     return [
         Table(

@@ -1,4 +1,4 @@
-"""The samples of `benchmarks.pipeline`: each server loaded at its plain page, and at the one that needs a call."""
+"""The samples of `benchmarks.pipeline`: the loads of each server's plain page, and of its page with a backend call."""
 
 import shutil
 import statistics
@@ -17,33 +17,33 @@ from benchmarks.web.servers import Server
 
 Page = Literal["plain", "call"]
 PAGES: dict[Page, str] = {"plain": "", "call": "call"}
-"""Each page's path."""
+"""The path of each page."""
 
 
 @dataclass
 class Samples:
-    """What was measured, one sample a round: of each rival's pages, and of calls by a bare loop."""
+    """The samples, one per round: of each rival's pages, and of the calls of a bare loop."""
 
     rivals: dict[str, dict[Page, list[load.Load]]]
     bare: list[dict[str, float]]
 
     def of(self, rival: Rival, page: Page, key: str = "rate") -> list[float]:
-        """Return one quantity of a rival's page, round by round."""
+        """Return one figure of a rival's page, round by round."""
         return [sample[key] for sample in self.rivals.get(rival.name, {}).get(page, [])]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What can be set."""
+    """The settings of the measurement."""
 
     rounds: int = 3
     turns: int = 3
-    """Of each page in a round. They alternate, so that a neighbour on the machine takes from both; medians count."""
+    """Turns of each page in a round. The pages alternate, so that other programs slow down both. Medians count."""
 
     seconds: float = 1.0  # of a turn
     warm_up: float = 1.0  # seconds
     connections: int = 128
-    """Of wrk. At 2 ms a call they allow 64,000 pages a second, more than any server makes: its CPU is the limit."""
+    """Connections of wrk. With calls of 2 ms they allow 64,000 pages a second, so the server's CPU is the limit."""
 
     delay: float = 2.0  # ms until the backend answers
 
@@ -52,11 +52,11 @@ QUICK = Effort(rounds=1, turns=1, seconds=0.2, warm_up=0.0)
 
 
 class MachineUnfit(RuntimeError):
-    """This machine cannot measure; the text says what it lacks."""
+    """Raised if this machine cannot run the benchmark; the text says what is missing."""
 
 
 def pinned() -> tuple[int, int]:
-    """Return the CPU of the servers, and that of load and backend. Raises: MachineUnfit."""
+    """Return the CPU of the servers, and the CPU of load and backend. Raises: MachineUnfit."""
     found = cpus()
     if found is None:
         raise MachineUnfit("two CPUs are needed, one for the server, the other for wrk and the backend")
@@ -67,7 +67,7 @@ def pinned() -> tuple[int, int]:
 
 
 def installed(rivals: Iterable[Rival]) -> list[Rival]:
-    """Return those whose packages are there."""
+    """Return the rivals whose packages are installed."""
     return [rival for rival in rivals if find_spec(rival.needs) is not None]
 
 
@@ -88,7 +88,7 @@ def sampled(rivals: Sequence[Rival], effort: Effort, tell: Callable[[str], None]
 
 
 def loaded(server: Server, backend: Backend, effort: Effort, cpu: int) -> dict[Page, load.Load]:
-    """Load the pages of one server in turns. Returns: for each, the medians of its turns."""
+    """Load the pages of one server in turns. Returns: for each page, the medians of its turns."""
     if effort.warm_up:
         load.wrk(server, effort.connections, effort.warm_up, cpu, PAGES["call"])
     turns = [{page: turn(server, page, backend, effort, cpu) for page in PAGES} for _ in range(effort.turns)]
@@ -96,13 +96,13 @@ def loaded(server: Server, backend: Backend, effort: Effort, cpu: int) -> dict[P
 
 
 def medians(loads: Sequence[load.Load]) -> load.Load:
-    """Return the median of each quantity."""
+    """Return the median of each figure."""
     return {key: statistics.median(found[key] for found in loads) for key in loads[0]}
 
 
 def turn(server: Server, page: Page, backend: Backend, effort: Effort, cpu: int) -> load.Load:
-    """Load one page. Raises: RuntimeError if not each was answered, or not each with a call of the backend."""
-    server.ask(PAGES["call"])  # it stands in line behind the calls for clients that have left
+    """Load one page. Raises: RuntimeError if a request was not answered, or an answer lacked its backend call."""
+    server.ask(PAGES["call"])  # returns after earlier calls, whose clients have gone
     calls, before, began = backend.calls(), backend.cpu(), monotonic()
     found = load.wrk(server, effort.connections, effort.seconds, cpu, PAGES[page])
     found["backend"] = (backend.cpu() - before) / (monotonic() - began)

@@ -1,6 +1,6 @@
-"""The servers of `benchmarks.pipeline`: which there are, and how each is started.
+"""The servers of `benchmarks.pipeline`, and the commands that start them.
 
-`python -m benchmarks.pipeline.servers APP PORT` runs those that are libraries rather than programs.
+`python -m benchmarks.pipeline.servers APP PORT` runs the servers that are libraries, not programs.
 """
 
 import sys
@@ -21,9 +21,9 @@ GUNICORN = ["gunicorn", "-k", "gevent", "--worker-connections", str(CONNECTIONS)
 
 @dataclass(frozen=True)
 class Rival:
-    """A server with its way to call the backend. `colour`: a name in `charts.COLOURS`; `needs`: a module."""
+    """A server, and how it calls the backend. `colour`: a name in `charts.COLOURS`; `needs`: the required module."""
 
-    name: str  # of who calls
+    name: str  # of the callers
     server: str
     colour: str
     app: str
@@ -31,7 +31,7 @@ class Rival:
     needs: str = "dhaga"
 
     def command(self, port: int) -> list[str]:
-        """Return the command line by which it serves."""
+        """Return the command line that starts the server."""
         python, app = [sys.executable, "-m", *self.module], f"benchmarks.pipeline.apps:{self.app}"
         if "gunicorn" in self.module:
             return [*python, f"{app}()", "-b", f"127.0.0.1:{port}"]
@@ -51,7 +51,7 @@ RIVALS = THREADS, DHAGAS, PYWSGI, GUNICORN_GEVENT, ASYNCIO, UVLOOP
 
 @contextmanager
 def serving(rival: Rival, backend: Backend, cpu: int | None = None) -> Iterator[Server]:
-    """Run a server that calls the backend, on one CPU. Raises: RuntimeError if it does not come up."""
+    """Run a server that calls the backend, on one CPU. Raises: RuntimeError if it does not start."""
     port = free_port()
     command = ["env", f"{apps.PORT}={backend.port}", *rival.command(port)]
     with running(Server(rival.name, port), command, cpu) as server:
@@ -61,7 +61,7 @@ def serving(rival: Rival, backend: Backend, cpu: int | None = None) -> Iterator[
 
 
 def main() -> None:
-    """Serve for ever."""
+    """Serve until the process is killed."""
     name, port = sys.argv[1], int(sys.argv[2])
     raise_file_limit()
     if name == PYWSGI.app:

@@ -1,1 +1,1 @@
-"""Counting under concurrency: rates read by polling, ways to count, one output: ``python -m benchmarks.polling``."""
+"""Counting under concurrency: polled rates, ways to count, and a shared output: ``python -m benchmarks.polling``."""

@@ -1,8 +1,8 @@
 """Counting under concurrency: `python -m benchmarks.polling`.
 
-How far off is a rate that is read by polling a counter, and what becomes of it with `dhaga.metrics.RateMeter`;
-what a count costs in batches, in a `Counter` and under a lock; and what callers wait for who share one output. Each
-part says how it is measured: `poller.py`, `counters.py`, `callers.py`.
+There are three questions. How wrong is a rate that is read by polling a counter, with and without
+`dhaga.metrics.RateMeter`? What does a count cost in batches, in a `Counter` and under a lock? How long do callers wait
+if they share one output? The modules `poller.py`, `counters.py` and `callers.py` describe the measurements.
 """
 
 import argparse
@@ -41,7 +41,7 @@ NOTES = [
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured."""
+    """The extent of the measurement."""
 
     rounds: int
     intervals: tuple[float, ...]
@@ -55,7 +55,7 @@ FULL = Effort(3, (1, 0.5, 0.2, 0.05, 0.01), 1.5, 0.3, (100, 1000), 0.4)
 QUICK = Effort(1, (0.05, 0.025, 0.01, 0.0025, 0.0005), 0.05, 0.02, (10, 50), 0.02)
 SCHEDULERS = (1, 4)
 MEASURED = {"polls": poller.polled, "ways": counters.rate, "outputs": callers.written}
-"""What measures one row of each part."""
+"""For each part, the function that measures one row."""
 
 Rows = list[dict[str, Any]]
 
@@ -82,7 +82,7 @@ def _product(**choices: Iterable[Any]) -> Rows:
 
 
 def _sampled(effort: Effort, tell: Tell) -> dict[str, Any]:
-    """Measure all rows in each round. Returns: the rows by part, each with what its `rounds` gave, and `add`."""
+    """Measure all rows in each round. Returns: the rows by part, each with its results by round; and `add`, a time."""
     rows = _rows(effort)
     found: dict[str, Any] = {part: [row | {"rounds": []} for row in each] for part, each in rows.items()}
     found["add"] = []
@@ -96,7 +96,7 @@ def _sampled(effort: Effort, tell: Tell) -> dict[str, Any]:
 
 
 def run(effort: Effort, tell: Tell) -> Outcome:
-    """Measure so much."""
+    """Measure to the extent of ``effort``."""
     samples = _sampled(effort, tell)
     knobs = asdict(effort)
     where = surroundings(rounds=effort.rounds)
@@ -105,7 +105,7 @@ def run(effort: Effort, tell: Tell) -> Outcome:
 
 
 def measure(quick: bool, tell: Tell) -> Outcome:
-    """Poll, count and write: about three and a quarter minutes, or six seconds."""
+    """Poll, count and write, for about three and a quarter minutes; with ``quick``, for six seconds."""
     return run(QUICK if quick else FULL, tell)
 
 

@@ -1,9 +1,9 @@
-"""Callers that share one output: how many lines come out, and how long a call takes its caller.
+"""Callers that share one output: how many lines are written, and how long does a call take?
 
-Lines are counted while all write as fast as they can. How long a call takes is measured at a pace that every way can
-hold, 2,000 lines a second by all together: each caller's lines are due at even intervals, and a call that could not
-begin when it was due, because the one before took so long, counts from then. Else the few that are quick would outvote
-those that wait. Each run checks that every line has arrived in one piece.
+Lines are counted while all callers write as fast as they can. The time of a call is measured at a rate that every way
+can hold, 2,000 lines a second for all callers together. Each caller's lines are due at even intervals. If a call begins
+late, because the preceding call took so long, its time is measured from when it was due. Otherwise many quick calls
+would hide the few slow ones. Each run checks that every line has arrived in one piece.
 """
 
 import itertools
@@ -17,18 +17,18 @@ from benchmarks.polling.outputs import LIBRARIES, LINE, OUTPUTS, Library, Write
 from dhaga import Scheduler
 
 PACE = 2000
-"""Lines a second, by all callers together."""
+"""Lines per second of all callers together."""
 
 HEAD_START = 0.0001
-"""Seconds that each caller adds to the time before the first line is due: it takes 1,000 threads a while to wake."""
+"""Seconds per caller until the first line is due, because 1,000 threads need some time to wake."""
 
 Work = Callable[[Write, int], None]
-"""What a caller does, of its number."""
+"""The work of a caller. Arguments: the function that writes, and the caller's number."""
 
 
 @dataclass
 class Callers:
-    """So many that call for so many seconds, and what they have seen."""
+    """Callers that write for a number of seconds, and the lines and waits that they have counted."""
 
     kit: Library
     number: int
@@ -39,7 +39,7 @@ class Callers:
     fault: BaseException | None = None
 
     def flat_out(self, say: Write, number: int) -> None:
-        """Write until it is over, and keep how many lines that were."""
+        """Write as fast as possible until the time is up, and record the number of lines."""
         lines, going_on = 0, True
         self.wait_until(self.began)
         while going_on:
@@ -50,7 +50,7 @@ class Callers:
         self.lines.append(lines)
 
     def in_pace(self, say: Write, number: int) -> None:
-        """Write when it is time, and keep how long each call took."""
+        """Write each line when it is due, and record the time of each call."""
         mine: list[float] = []
         for line in range(number, int(PACE * self.seconds), self.number):
             if self.fault is not None:
@@ -62,7 +62,7 @@ class Callers:
         self.waits.append(mine)
 
     def wait_until(self, due: float) -> float:
-        """Sleep, unless it is late already. Returns: from when the call counts; how late a sleep ends does not."""
+        """Sleep until ``due``, unless it has passed. Returns: the time from which the call's duration is measured."""
         now = time.monotonic()
         if now >= due:
             return due
@@ -70,7 +70,7 @@ class Callers:
         return time.monotonic()
 
     def call(self, go: Any, work: Work, say: Write, number: int) -> None:
-        """Begin with all others; an output that fails ends it for all."""
+        """Begin together with all other callers. If the output fails, end all callers."""
         go.wait()
         try:
             work(say, number)
@@ -78,7 +78,7 @@ class Callers:
             self.fault = error
 
     def go_on(self, work: Work, way: Any) -> float:
-        """Run all callers. Returns: how long it took until the last line was written. Raises: what an output raised."""
+        """Run all callers. Returns: seconds until the last line was written. Raises: the error of the output."""
         go, thread = self.kit.threading.Event(), self.kit.threading.Thread
         calls = [(go, work, way.say(), number) for number in range(self.number)]
         threads = [thread(target=self.call, args=each, daemon=True) for each in calls]
@@ -99,14 +99,14 @@ class Callers:
 
 
 def join(threads: list[Any]) -> None:
-    """Wait for all that have been started."""
+    """Join all threads that have been started."""
     for each in threads:
         if each.is_alive():
             each.join()
 
 
 def _run(library: Library, output: str, way: str, callers: Callers, work: Work) -> float:
-    """Let them write. Returns: how long it took. Raises: AssertionError if a line was lost or torn."""
+    """Let the callers write. Returns: the seconds that it took. Raises: AssertionError if a line was lost or torn."""
     with OUTPUTS[output](library) as (write, arrived):
         took = callers.go_on(work, SHARING[way](library, write))
     lines = sum(callers.lines)
@@ -128,7 +128,7 @@ def _measured(library: Library, output: str, way: str, number: int, seconds: flo
 
 
 def written(library: str, output: str, way: str, callers: int, seconds: float) -> dict[str, float]:
-    """Measure callers of one output. Returns: lines per second, percentiles of what a call takes, in seconds."""
+    """Measure callers of one output. Returns: lines per second, and percentiles of the times of calls, in seconds."""
     arguments = (LIBRARIES[library], output, way, callers, seconds)
     if library == "threads":
         return _measured(*arguments)

@@ -14,7 +14,7 @@ from benchmarks.polling.report import PUBLISHED, TARGET_ERROR, Samples, column, 
 from benchmarks.tables.charts import COLOURS, OURS, SHADES, THEIRS, Chart, drawn
 
 FLOOR = 0.001
-"""Percent: errors below are drawn here."""
+"""Errors below this percentage are drawn at this percentage."""
 
 COLOUR = {"nominal": COLOURS["threads"], "meter": COLOURS["dhaga"]}
 LABEL = {"nominal": "nominal interval", "meter": "RateMeter"}
@@ -23,7 +23,7 @@ OF_DHAGA, OF_THREADS = ((*SHADES[rival], COLOURS[rival]) for rival in ("dhaga", 
 
 
 def charts(samples: Samples) -> list[Chart]:
-    """Draw all."""
+    """Draw all charts."""
     outputs = dict.fromkeys(row["output"] for row in samples["outputs"])
     return [
         *(_errors(samples["polls"], work) for work in poller.WORK),
@@ -57,7 +57,7 @@ def _errors(rows: list[dict[str, Any]], work: str) -> Chart:
 
 
 def _legend(axes: Axes, columns: int) -> None:
-    """Put it above, where no line runs."""
+    """Draw the legend above the chart, where there are no lines."""
     axes.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False)
 
 
@@ -77,7 +77,7 @@ def _line(axes: Axes, rows: list[dict[str, Any]], rate: str, line: str) -> None:
 
 
 def _bars(axes: Axes, groups: Sequence[str], bars: dict[str, tuple[str, list[float]]]) -> None:
-    """Draw a group of bars side by side at each place; ``bars``: by label the colour, and a height for each group."""
+    """Draw groups of adjacent bars. ``bars``: for each label, the colour, and one height for each group."""
     width = 0.8 / len(bars)
     for number, (label, (colour, heights)) in enumerate(bars.items()):
         places = [place + (number - (len(bars) - 1) / 2) * width for place in range(len(groups))]

@@ -1,7 +1,8 @@
-"""Three ways to count what many do, in counts per second: in batches of one's own, in a Counter, and under a lock.
+"""Three ways to count the work of many tasks, in counts per second: in local batches, in a Counter, and under a lock.
 
-Each task counts to 1,000, hands its batch in, if that is its way, and lets others run; so it goes on until the time is
-up. On schedulers 20 dhagas do, and the lock is Dhaga's; on threads four, and it is the standard one.
+Each task counts to 1,000, adds its batch to the total (if it counts in batches), and lets others run. It repeats this
+until the time is up. On schedulers, the tasks are 20 dhagas with Dhaga's lock; on threads, they are four threads with
+the standard lock.
 """
 
 import threading
@@ -20,10 +21,10 @@ BATCH = 1000
 DHAGAS, THREADS = 20, 4
 WAYS = ("batches", "Counter", "lock")
 PUBLISHED = {"batches": 1.0, "Counter": 0.0084, "lock": 0.0024}
-"""Counting in local batches, with an atomic, under a mutex: rates, of the first one's."""
+"""Published rates of counting in local batches, with an atomic and under a mutex, as fractions of the first rate."""
 
 Count = Callable[[], object]
-"""Counts to BATCH."""
+"""A function that counts to BATCH."""
 
 ADDS = 10_000
 
@@ -36,7 +37,7 @@ class Tally:
         self.total = 0
 
     def count(self) -> None:
-        """Count to BATCH, each under the lock."""
+        """Count to BATCH, and acquire the lock for each count."""
         for _ in range(BATCH):
             with self.lock:
                 self.total += 1
@@ -55,7 +56,7 @@ def _one_by_one(counter: Counter) -> None:
 
 
 def _way(name: str, lock: Callable[[], Any]) -> tuple[Counter | Tally, Count]:
-    """Return where it is counted, and what counts there."""
+    """Return the object that holds the count, and the function that counts to BATCH there."""
     if name == "lock":
         tally = Tally(lock())
         return tally, tally.count
@@ -64,14 +65,14 @@ def _way(name: str, lock: Callable[[], Any]) -> tuple[Counter | Tally, Count]:
 
 
 class CountingTasks:
-    """Has tasks count until it is over; keeps how often each has counted to BATCH."""
+    """Tasks that count until they are stopped. Records how often each task has counted to BATCH."""
 
     def __init__(self) -> None:
         self.over = False
         self.batches: list[int] = []
 
     def task(self, count: Count, let_others: Count) -> None:
-        """Count, until it is over."""
+        """Count until ``over`` is set."""
         done, going_on = 0, True
         while going_on:
             count()
@@ -109,7 +110,7 @@ PLACES: dict[str, Any] = {
 
 
 def rate(place: str, way: str, seconds: float) -> float:
-    """Return counts per second. Raises: AssertionError if one was lost."""
+    """Return counts per second. Raises: AssertionError if a count was lost."""
     lock, workers = PLACES[place]
     counted, count = _way(way, lock)
     shift = CountingTasks()
@@ -125,5 +126,5 @@ def rate(place: str, way: str, seconds: float) -> float:
 
 
 def nanoseconds_of_add() -> float:
-    """Return what an `add` takes without contention: the least of several."""
+    """Return the time of an `add` without contention in ns: the minimum of several measurements."""
     return min(timeit.repeat("add()", globals={"add": Counter().add}, number=ADDS, repeat=200)) / ADDS * 1e9

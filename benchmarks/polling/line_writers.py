@@ -1,8 +1,8 @@
-"""Three ways for many to write lines to one output. What a caller waits for differs, and so does what a line costs.
+"""Three ways for many callers to write lines to one output. They differ in the caller's wait and in the cost of a line.
 
-- *lock*: each caller holds a coarse lock while its line is written, by a system call of its own.
-- *queue*: a caller waits until the queue has taken its line, at once unless 1,000 are in it; the one owner of the
-  output writes all that has come by one call. A line is not written yet when its caller goes on.
+- *lock*: each caller holds one lock while it writes its line with a separate system call.
+- *queue*: each caller puts its line into a queue, and waits only if 1,000 lines are in the queue. A single owner of the
+  output writes all queued lines with one call. When the caller continues, its line may not be written yet.
 - *queue, acknowledged*: the same, but the caller waits until its line has been written, as with the lock.
 """
 
@@ -15,7 +15,7 @@ QUEUE_LINES = 1000
 
 
 class LockedWriter:
-    """All callers write, one after the other."""
+    """An output to which the callers write one after another, under a lock."""
 
     def __init__(self, library: Library, write: Write) -> None:
         self.lock = library.threading.Lock()
@@ -31,11 +31,11 @@ class LockedWriter:
             self.write(line)
 
     def close(self) -> None:
-        """Nothing is under way once all callers have ended."""
+        """Do nothing, because no write is in progress once all callers have ended."""
 
 
 class QueuedWriter:
-    """One writes what the others have put into its queue, all that is there at once."""
+    """An output whose owner writes the lines that callers have put into its queue, all at once."""
 
     def __init__(self, library: Library, write: Write) -> None:
         self.kit = library
@@ -50,7 +50,7 @@ class QueuedWriter:
         return lambda line: self.lines.put((line, int))
 
     def serve(self) -> None:
-        """Write until there is a None among the lines; after an error go on without, so that no caller waits."""
+        """Write until None is in the queue. After an error, only acknowledge the lines, so that no caller waits."""
         going_on = True
         while going_on:
             batch = self.all_there_are()
@@ -58,7 +58,7 @@ class QueuedWriter:
             self.deliver(batch if going_on else batch[:-1])
 
     def all_there_are(self) -> list[Any]:
-        """Return at least one, and what more there is."""
+        """Return all queued lines. Parks: until there is at least one."""
         batch = [self.lines.get()]
         while batch[-1] is not None and len(batch) < QUEUE_LINES:
             try:
@@ -68,7 +68,7 @@ class QueuedWriter:
         return batch
 
     def deliver(self, batch: list[tuple[bytes, Callable[[], object]]]) -> None:
-        """Write, then acknowledge."""
+        """Write the lines of a batch, and then acknowledge them."""
         try:
             if batch and self.fault is None:
                 self.write(b"".join([line for line, _ in batch]))
@@ -79,7 +79,7 @@ class QueuedWriter:
 
     def close(self) -> None:
         """Write the last lines. Raises: the owner's error."""
-        if self.owner.is_alive():  # after a Ctrl-C a dhaga is not, and its queue may be full
+        if self.owner.is_alive():  # false for a dhaga after a Ctrl-C; its queue may be full
             self.lines.put(None)
         self.owner.join()
         if self.fault is not None:
@@ -87,7 +87,7 @@ class QueuedWriter:
 
 
 class AcknowledgedWriter(QueuedWriter):
-    """A caller waits until its line has been written."""
+    """A QueuedWriter whose callers wait until their line has been written."""
 
     def say(self) -> Write:
         """Return what a caller calls with its lines."""

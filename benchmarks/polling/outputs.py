@@ -1,7 +1,7 @@
-"""What callers of either kind write to, dhagas or threads; each output tells in the end what has arrived.
+"""The outputs of the callers, which are dhagas or threads. At its end, each output reports what has arrived.
 
-A *file* has no buffer; a dhaga's writes to it are offloaded. A *socket* is read by another process; when it is full,
-its writers wait.
+A *file* has no buffer; a dhaga's writes to it are offloaded. A *socket* is read by another process; writers wait while
+the socket's buffer is full.
 """
 
 import builtins
@@ -40,14 +40,14 @@ Write = Callable[[bytes], object]
 
 @dataclass(frozen=True)
 class Library:
-    """Where threads, queues, files and sockets come from."""
+    """The modules of threads, queues, files and sockets for one kind of callers."""
 
     threading: Any
     queue: Any
     socket: Any
     open: Any
     sleep: Callable[[float], object]
-    give_way: Callable[[], object]  # between two lines; a thread is made to
+    give_way: Callable[[], object]  # called between two lines; threads are preempted anyway
 
 
 LIBRARIES = {
@@ -56,7 +56,7 @@ LIBRARIES = {
 }
 
 Output = tuple[Write, list[int]]
-"""What writes, and a list for how many bytes and how many lines have arrived."""
+"""The function that writes, and a list that gets the numbers of bytes and lines that have arrived."""
 
 
 @contextmanager
@@ -75,11 +75,11 @@ def _socket(library: Library) -> Iterator[Output]:
     arrived: list[int] = []
     mine, its = library.socket.socketpair()
     with its:
-        command = [sys.executable, "-c", READER]  # in a group of its own: a Ctrl-C is not for it
+        command = [sys.executable, "-c", READER]  # in a new process group, so that Ctrl-C does not reach it
         reader = subprocess.Popen(command, stdin=its, stdout=PIPE, stderr=DEVNULL, process_group=0)
-    with reader, mine:  # it reads until mine is closed
+    with reader, mine:  # the process reads until mine is closed
         assert reader.stdout is not None
-        reader.stdout.read(1)  # it has started
+        reader.stdout.read(1)  # the process has started
         yield mine.sendall, arrived
         mine.close()
         arrived += map(int, reader.stdout.read().split())

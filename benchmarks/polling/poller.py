@@ -1,14 +1,14 @@
-"""100 tasks that count what they do, and a poller that reads how fast they are: what it says, and what is true.
+"""100 tasks count their work, and a poller reads their rate. The rates that it reads are compared with the true rate.
 
 The poller is a HIGH dhaga of the first scheduler. At each poll it reads and resets a Counter, and reads a RateMeter on
-the same one. Three rates come of it:
+the same Counter. This gives three rates:
 
-- *nominal*: what was counted over the interval that the poller meant to sleep, and the mean of that;
-- *mean of rates*: over the time that has really passed, and the mean of that;
-- *meter*: the RateMeter's, all that was counted over all the time, a ratio of sums.
+- *nominal*: the mean of the counts of each poll, divided by the interval for which the poller meant to sleep;
+- *mean of rates*: the mean of the counts of each poll, divided by the time that has really passed;
+- *meter*: the RateMeter's rate, which is a ratio of sums: all counts, divided by all the time.
 
-The truth is told by the tasks: each keeps the times at which it was done. How many of those fall in the stretch that
-the poller has watched, by its length, is the true rate; so it is for each single poll.
+For the true rate, each task records the times at which it has finished its work. The true rate is the number of these
+times in the period that the poller has watched, divided by the period. The same holds for each single poll.
 """
 
 import functools
@@ -36,7 +36,7 @@ def _sleeping() -> None:
 
 @functools.cache
 def _turns() -> int:
-    """Return how many turns of an empty loop take 10 µs, on an idle CPU."""
+    """Return the number of iterations of an empty loop that take 10 µs on an idle CPU."""
     times = timeit.repeat("for _ in turns: pass", globals={"turns": range(1000)}, number=1, repeat=500)
     return round(1000 * 10e-6 / min(times))
 
@@ -48,12 +48,12 @@ def _computing() -> None:
 
 
 WORK: dict[str, Callable[[], None]] = {"10 ms": _sleeping, "10 µs": _computing}
-"""What a task does, by how long it takes."""
+"""For each duration, a function whose call takes this long."""
 
 
 @dataclass
 class PolledTasks:
-    """Tasks that count, until they are told that it is over."""
+    """Tasks that count until ``over`` is set."""
 
     work: Callable[[], None]
     counter: Counter = field(default_factory=Counter)
@@ -61,7 +61,7 @@ class PolledTasks:
     over: bool = False
 
     def task(self) -> None:
-        """Work, and count it: in the shared counter, and for the truth in a list of the task's own."""
+        """Work repeatedly. Count each call in the shared counter, and record its time in a list of the task."""
         mine: list[float] = []
         self.times.append(mine)
         while not self.over:
@@ -76,16 +76,16 @@ class PolledTasks:
 
 @dataclass(frozen=True)
 class RateReadings:
-    """What a poller has seen."""
+    """The counts and rates that a poller has read."""
 
     interval: float
     before: int  # counted before the first poll
     counts: list[int]
     readings: list[Reading]
-    marks: list[float]  # the times of the readings, and of the beginning before them
+    marks: list[float]  # the time of the beginning, and then the times of the readings
 
     def nominal(self) -> list[float]:
-        """Return what it would say if it took the interval for what it meant it to be."""
+        """Return the rates under the assumption that each poll took exactly the interval."""
         return [count / self.interval for count in self.counts]
 
 
@@ -103,18 +103,18 @@ def _poll(counter: Counter, interval: float, polls: int) -> RateReadings:
 
 
 def _error(said: float, true: float) -> float:
-    """Return it in percent; if nothing has happened, and nothing else is said, there is none."""
+    """Return the error in percent; 0 if both rates are 0."""
     return (said / true - 1) * 100 if said != true else 0.0
 
 
 def _worst(said: list[float], true: list[float]) -> float:
-    """Return the error of the single poll that is farthest off; one in which nothing happened has none."""
+    """Return the largest error of a single poll. Polls whose true rate is 0 are left out."""
     errors = (_error(one, other) for one, other in zip(said, true, strict=True) if other)
     return max(errors, key=abs, default=0.0)
 
 
 def judged(seen: RateReadings, done: list[float]) -> dict[str, float]:
-    """Compare what was said with what is true: errors in percent."""
+    """Compare the rates that were read with the true rates. Returns: the true rate, and errors in percent."""
     places = [bisect_right(done, mark) for mark in seen.marks]
     windows = [Reading(b - a, r.elapsed) for (a, b), r in zip(itertools.pairwise(places), seen.readings, strict=True)]
     true = (places[-1] - places[0]) / (seen.marks[-1] - seen.marks[0])
@@ -132,7 +132,7 @@ def judged(seen: RateReadings, done: list[float]) -> dict[str, float]:
 
 
 def polled(work: str, schedulers: int, interval: float, seconds: float) -> dict[str, float]:
-    """Poll counting tasks. Returns: the true rate, errors in percent, and what the Counter lost or told twice."""
+    """Poll counting tasks. Returns: the true rate, errors in percent, and the number of lost or doubled counts."""
     _turns()
     counting = PolledTasks(WORK[work])
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What was measured, in words: the claims and tables of `benchmarks.polling`."""
+"""The claims and tables of `benchmarks.polling`."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -14,23 +14,23 @@ PUBLISHED = {
     "10 ms": {1.0: "0", 0.5: "0.11", 0.2: "0.40", 0.05: "2.98", 0.01: "14.48"},
     "10 µs": {1.0: "0", 0.01: "5.91"},
 }
-"""Errors in percent, by the length of a task and the interval; of the short ones the first and the last are known."""
+"""Published errors in percent, by the length of a task and the interval. For short tasks, only two were published."""
 
 Samples = dict[str, Any]
 
 
 def schedulers(number: int) -> str:
-    """Put a number of schedulers in words."""
+    """Return a number of schedulers in words."""
     return {1: "one scheduler", 4: "four schedulers"}.get(number, f"{number} schedulers")
 
 
 def every(interval: float) -> str:
-    """Put an interval in words."""
+    """Return an interval in words."""
     return f"{interval:g} s" if interval >= 1 else f"{interval * 1e3:g} ms"
 
 
 def over_rounds(values: Iterable[float], digits: int = 2) -> str:
-    """Write the median over the rounds, and from where to where they went."""
+    """Return the median over the rounds and their range, as text."""
     sizes = [abs(value) for value in values]
     middle, least, most = (f"{value:.{digits}f}" for value in (statistics.median(sizes), min(sizes), max(sizes)))
     return middle if least == most else f"{middle} ({least}–{most})"
@@ -45,7 +45,7 @@ def column(rounds: Sequence[dict[str, float]], name: str) -> list[float]:
 
 
 def claims(samples: Samples) -> list[Claim]:
-    """Compare with what was to be reached."""
+    """Return the claims, each with its target."""
     shortest = min(row["interval"] for row in samples["polls"])
     found = [_error_claim(row) for row in samples["polls"] if row["interval"] == shortest]
     lost = sum(abs(one) for row in samples["polls"] for one in column(row["rounds"], "lost"))
@@ -66,7 +66,7 @@ def _error_claim(row: dict[str, Any]) -> Claim:
 
 
 def tables(samples: Samples) -> list[Table]:
-    """Lay out everything."""
+    """Return all tables."""
     crowds = dict.fromkeys((row["work"], row["schedulers"]) for row in samples["polls"])
     return [
         *(_polls(samples["polls"], work, number) for work, number in crowds),

@@ -1,11 +1,11 @@
-"""Rate and latency while upstreams are slow or hang, of four ways to wait for them: `python -m benchmarks.rate_model`.
+"""Rate and latency of four kinds of proxy while upstreams are slow or hang: `python -m benchmarks.rate_model`.
 
-Requests arrive at a fixed rate, whatever becomes of them (an open loop), and go to the upstreams in turn. The ways:
-50 threads that take them from a queue, or a dhaga, a greenlet of gevent's or a task of asyncio's for each. The
-latency of an answer counts from the moment at which its request was *due*, so that a proxy that falls behind cannot
-hide it; what is above the upstream's own is the added latency.
+Requests arrive at a fixed rate, even if earlier requests are unanswered (an open loop), and go to the upstreams in
+turn. There are four ways to wait for the upstreams: 50 threads that take requests from a queue, or one dhaga, gevent
+greenlet or asyncio task per request. The latency of an answer is measured from the moment at which its request was
+*due*, so a proxy that falls behind cannot hide this. The added latency is the latency minus the upstream's latency.
 
-A run is a process of its own. Its parts are in this folder; what the three rates are, in `run_statistics.py`.
+A run is a new process. Its parts are in this folder; `run_statistics.py` describes the three rates.
 """
 
 import argparse
@@ -60,7 +60,7 @@ NOTES = [
 
 
 def measure(quick: bool, tell: Tell) -> Outcome:
-    """Run all rows and ways, round by round, then park 1 to 10,000 of each."""
+    """Run all rows and ways, round by round. Then park 1 to 10,000 threads, dhagas, greenlets and tasks."""
     effort = QUICK if quick else FULL
     samples = glanced(effort, tell) if quick else measured(effort, tell)
     tell("memory of 1 to 10,000 that wait")
@@ -79,7 +79,7 @@ def measure(quick: bool, tell: Tell) -> Outcome:
 
 
 def draw(outcome: Outcome) -> list[Chart]:
-    """Draw the rate over time and the added latency of the rows that differ in shape, as the first round saw them."""
+    """Draw the rate over time and the added latency, for rows whose curves differ, from the first round."""
     charts = []
     for row in DRAWN:
         first = {way: each[0] for way, each in outcome.samples["runs"][row.name].items()}
@@ -92,7 +92,7 @@ def draw(outcome: Outcome) -> list[Chart]:
 
 
 def _perform(options: argparse.Namespace) -> None:
-    """Run what is asked for, print its tables, and write the files."""
+    """Run the requested measurement, print its tables, and write the files."""
     options.output.mkdir(parents=True, exist_ok=True)
     plan = Plan(options.rate, options.num_requests, options.latency, options.threads, options.tail)
     with upstreams_of(plan, options.real) as ready:

@@ -1,16 +1,16 @@
-"""The open loop: when each request is due is decided beforehand, and nothing that happens to one delays another."""
+"""The open loop: the due time of each request is fixed in advance, so a slow request never delays another request."""
 
 from math import floor
 from time import monotonic
 
-LEAD = 0.05  # seconds to the first arrival: who gives them out is in place by then
-EARLY = 1e-3  # of the gap between two: a sleeper until one is due gets it, however the sums are rounded
+LEAD = 0.05  # seconds until the first arrival, so that the distributor is ready by then
+EARLY = 1e-3  # fraction of the gap: a sleep until a due time is long enough in spite of rounding
 
 
 class Arrivals:
-    """Give out the numbers of requests, each once it is due: number n at `start` + n / `rate`.
+    """Distributor of the numbers of requests. Number n is due at `start` + n / `rate`.
 
-    Who asks late gets all that have become due meanwhile. Their answers are late by that, and counted so.
+    A late call of `take` gets all numbers that have become due meanwhile. The delay counts as latency of their answers.
     """
 
     def __init__(self, rate: float, count: int) -> None:
@@ -20,19 +20,19 @@ class Arrivals:
         self.begin()
 
     def begin(self) -> None:
-        """Let the first one be due in a moment; for proxies that had to prepare."""
+        """Set the first request's due time to `LEAD` seconds from now. Call this after the proxy's preparations."""
         self.start = monotonic() + LEAD
 
     def due(self, number: int) -> float:
-        """Return when a request is due, in the time of `monotonic`."""
+        """Return the due time of a request, on the clock `monotonic`."""
         return self.start + number / self.rate
 
     def left(self) -> bool:
-        """Return whether there are more to come."""
+        """Return whether more requests will become due."""
         return self.given < self.count
 
     def pause(self) -> float:
-        """Return the seconds until the next one is due, 0 if it is due already."""
+        """Return the seconds until the next request is due; 0 if it is due already."""
         return max(0.0, self.due(self.given) - monotonic())
 
     def take(self) -> range:

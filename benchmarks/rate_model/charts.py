@@ -1,4 +1,4 @@
-"""The two pictures of a plan: the rate over time, and how late the answers were, a line for each way."""
+"""The two charts of a plan, the rate over time and the added latency, each with a line for each way."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,15 +9,15 @@ from benchmarks.rate_model.run_statistics import FINER, PERCENTS
 from benchmarks.rate_model.runner import Figures
 from benchmarks.tables.charts import COLOURS, OURS, THEIRS, Chart, drawn
 
-LEAST = 1e-5  # seconds; what is earlier is drawn there
+LEAST = 1e-5  # seconds; smaller latencies are drawn at this value
 WIDTHS = {"dhagas": OURS, "gevent": THEIRS, "asyncio": THEIRS, "threads": THEIRS}
-"""In the order of drawing: lines that lie upon each other can all be seen."""
+"""Line widths in the order of drawing. The widest line is drawn first, so that all overlapping lines are visible."""
 
 STYLES = {"gevent": (0, (5, 3)), "asyncio": (0, (2, 3))}
-"""Of lines that lie upon each other."""
+"""Dash patterns of lines that overlap."""
 
 Drawn = list[tuple[Figures, dict[str, Any]]]
-"""The figures of each way, and how its line looks."""
+"""The figures of each way, and the style of its line."""
 
 
 def _lines(figures: Mapping[str, Figures]) -> Drawn:
@@ -33,7 +33,7 @@ def _lines(figures: Mapping[str, Figures]) -> Drawn:
 
 
 def rate_chart(caption: str, figures: Mapping[str, Figures], rate: float, window: float) -> Chart:
-    """Draw the answers per second, by the moment at which they came, in tenths of a window."""
+    """Draw the answers per second over the time at which they came, in steps of a tenth of a window."""
 
     def draw(axes: Axes) -> None:
         axes.axhline(rate, color=COLOURS["raw"], linestyle=":", label="arrivals")

@@ -1,6 +1,6 @@
-"""Runs in this fresh process, for `runner.py`: `python -m benchmarks.rate_model.child WAY WINDOW PLAN ...`.
+"""Performs runs in this new process, for `runner.py`: `python -m benchmarks.rate_model.child WAY WINDOW PLAN ...`.
 
-Prints a line of JSON for each.
+Prints a line of JSON for each run.
 """
 
 import gc
@@ -16,7 +16,7 @@ from benchmarks.rate_model.run_statistics import figures
 
 
 def performed(way: str, plan: Plan, window: float) -> dict[str, Any]:
-    """Perform a plan in one way. What is there before is no garbage: it is frozen, as in a service."""
+    """Perform a plan in one way. Existing objects are frozen for the garbage collector, as in a service."""
     perform = importlib.import_module(f"benchmarks.rate_model.on_{way}").perform
     gc.collect()
     gc.freeze()
@@ -28,7 +28,7 @@ def performed(way: str, plan: Plan, window: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Perform the plans of the command line."""
     way, window, *plans = sys.argv[1:]
     for plan in plans:
         print(json.dumps(performed(way, Plan(**json.loads(plan)), float(window))), flush=True)

@@ -1,4 +1,4 @@
-"""What is claimed of the runs: a figure of each round, and its bound."""
+"""The claims about the runs: a figure of each round, and its bound."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ def claims(samples: Samples) -> list[Claim]:
 
 
 def _collapse(samples: Samples) -> Claim:
-    """Claim that the threads end where they were published to end."""
+    """Return the claim that the rate of the threads falls to the published rate."""
     what = f"threads, {FAILING.words}: successes in the last second"
     found = _each(samples, FAILING, "threads", lambda each: each["completed"][-1])
     return Claim(what, 0, False, found, "/s", published="collapse")
@@ -55,5 +55,5 @@ def _scatter(each: Figures) -> float:
 
 
 def _lost(each: Figures) -> float:
-    """Return how many requests have neither been answered nor wait at an upstream that hangs."""
+    """Return the number of requests without an answer, except requests that wait for a hanging upstream."""
     return float(each["overdue"] + each["failed"])

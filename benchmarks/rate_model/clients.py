@@ -1,4 +1,4 @@
-"""HTTP/1.1 over kept-alive connections, a pool for each upstream: twice the same, in calls and in coroutines."""
+"""HTTP/1.1 clients with a pool of kept connections for each upstream, as blocking calls and as coroutines."""
 
 import asyncio
 import re
@@ -12,11 +12,11 @@ HOST = "127.0.0.1"
 BYTES = 4096
 
 Socket = Any
-"""A socket of the rival's: the standard module's, or what has its face."""
+"""A socket of the rival: of the standard module, or of a module with the same API."""
 
 
 def complete(answer: bytes) -> bool:
-    """Return whether all of an answer is there. Raises: ConnectionError if it is none that was asked for."""
+    """Return whether an answer is complete. Raises: ConnectionError if it is not the expected answer."""
     head, gap, body = answer.partition(b"\r\n\r\n")
     if not gap:
         return False
@@ -27,14 +27,14 @@ def complete(answer: bytes) -> bool:
 
 
 def more(answer: bytes, data: bytes) -> bytes:
-    """Return what has been received so far. Raises: ConnectionError at its end."""
+    """Return the answer extended by the received data. Raises: ConnectionError at the end of the stream."""
     if not data:
         raise ConnectionError("the upstream hung up")
     return answer + data
 
 
 class Pool:
-    """The idle connections to one upstream; a call takes one or makes one. `new` makes a socket of the rival's."""
+    """The idle connections to one upstream. A call takes one or opens one. `new` creates a socket of the rival."""
 
     def __init__(self, new: Callable[[], Socket], port: int) -> None:
         self.new = new
@@ -55,7 +55,7 @@ class Pool:
         self.idle.append(sock)
 
     def connect(self) -> Socket:
-        """Make one more connection, without looking a name up. Raises: OSError."""
+        """Open a connection, without a name look-up. Raises: OSError."""
         sock = self.new()
         try:
             sock.connect(self.address)
@@ -65,7 +65,7 @@ class Pool:
         return sock
 
     def taken(self) -> Socket | None:
-        """Return an idle connection, if there is one; threads may ask at once."""
+        """Return an idle connection, or None. Several threads may call this at the same time."""
         try:
             return self.idle.pop()
         except IndexError:
@@ -73,7 +73,7 @@ class Pool:
 
 
 class AsyncPool:
-    """The same for coroutines, over the loop's own `sock_` methods."""
+    """A Pool for coroutines, based on the loop's `sock_` methods."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, port: int) -> None:
         self.loop = loop
@@ -95,7 +95,7 @@ class AsyncPool:
         self.idle.append(sock)
 
     async def connect(self) -> Socket:
-        """Make one more connection. Raises: OSError."""
+        """Open a connection. Raises: OSError."""
         sock = socket.socket()
         try:
             sock.setblocking(False)
@@ -107,7 +107,7 @@ class AsyncPool:
 
 
 def calling(ports: Sequence[int], new: Callable[[], Socket]) -> Callable[[int], None]:
-    """Return a call whose upstreams are processes at these ports."""
+    """Return a function that calls the upstream of a request; the upstreams are processes at these ports."""
     pools = [Pool(new, port) for port in ports]
 
     def call(number: int) -> None:

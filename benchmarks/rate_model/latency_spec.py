@@ -1,4 +1,4 @@
-"""Durations as text, "20ms", and upstreams by their latency, "20ms*9,30s"."""
+"""Text forms of durations, such as "20ms", and of the latencies of upstreams, such as "20ms*9,30s"."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from itertools import groupby
 
 UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 HANGING = 10.0
-"""Seconds from which on an upstream is said to hang: a run is over by then."""
+"""Seconds of latency from which on an upstream counts as hanging, because a run takes less time."""
 
 DURATION = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(UNITS)})")
 
@@ -32,13 +32,13 @@ def latencies(text: str) -> list[float]:
 
 
 def spelled(latencies: Sequence[float]) -> str:
-    """Write what `latencies` reads."""
+    """Return latencies as text that the function `latencies` can read."""
     runs = ((latency, len(list(same))) for latency, same in groupby(latencies))
     return ",".join(_one(latency) + (f"*{times}" if times > 1 else "") for latency, times in runs)
 
 
 def in_words(rate: float, latencies: Sequence[float], real: bool = False) -> str:
-    """Say how many requests come in a second, and how their upstreams answer; from `HANGING` on one hangs."""
+    """Return in words the rate of the requests and the latencies of the upstreams; from `HANGING` on, one hangs."""
     (first, count), *more = Counter(latencies).items()
     parts = [f"{count} upstream{'s' * (count > 1)} {_answers(first, count)}"]
     parts += [f"{count} {_answers(seconds, count)}" for seconds, count in more]

@@ -1,4 +1,4 @@
-"""The resident memory of this process, and its peak from a moment on; where /proc tells."""
+"""The resident memory of this process, and its peak since a chosen moment, if /proc reports it."""
 
 import resource
 import sys
@@ -22,14 +22,14 @@ def _highest() -> int:
 
 
 def start() -> int:
-    """Begin to watch the peak. Returns: the resident bytes."""
+    """Reset the peak. Returns: the resident bytes."""
     try:
         (PROC / "clear_refs").write_text("5")
-    except OSError:  # the peak is then that of the whole process, which is never too low
+    except OSError:  # the peak since the start of the process remains, which is never too low
         pass
     return _status("VmRSS") or _highest()
 
 
 def peak() -> int:
-    """Return the most bytes that were resident since `start`."""
+    """Return the maximum of resident bytes since `start`."""
     return _status("VmHWM") or _highest()

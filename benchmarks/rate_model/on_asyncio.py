@@ -1,4 +1,4 @@
-"""A task for each request, created by one more, all in one OS thread: `run.py` and `clients.py` in coroutines."""
+"""A task for each request, created by another task, all in one OS thread: `run.py` and `clients.py` as coroutines."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,14 +11,14 @@ Call = Callable[[int], Awaitable[None]]
 
 
 def perform(run: Run) -> None:
-    """See a run to its end; a request that hangs is cancelled with its loop."""
+    """Perform a run. A hanging request is cancelled when its loop ends."""
     asyncio.run(_drive(run))
 
 
 async def _drive(run: Run) -> None:
     arrivals = run.arrivals
     call = _calling(run.plan) if run.plan.ports else _sleeping(run.plan)
-    tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps them by weak references only
+    tasks: set[asyncio.Task[None]] = set()  # the loop has only weak references to its tasks
     arrivals.begin()
     while arrivals.left():
         await asyncio.sleep(arrivals.pause())

@@ -1,4 +1,4 @@
-"""A dhaga for each request, spawned by one more, all in one OS thread."""
+"""A dhaga for each request, spawned by another dhaga, all in one OS thread."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from dhaga import socket
 
 
 def perform(run: Run) -> None:
-    """See a run to its end; a request that hangs is cancelled at the end of the program."""
+    """Perform a run. A hanging request is cancelled at the end of the program."""
     plan, sleep = run.plan, dhaga.sleep
     request = recorded(run, calling(plan.ports, socket.socket) if plan.ports else sleeping(plan, sleep))
     dhaga.spawn(drive, run, sleep, partial(dhaga.spawn, request, daemon=True)).result()

@@ -1,4 +1,4 @@
-"""A greenlet of gevent's for each request, spawned by one more, all in one OS thread."""
+"""A gevent greenlet for each request, spawned by another greenlet, all in one OS thread."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from benchmarks.rate_model.run import Run, drive, recorded, sleeping
 
 
 def perform(run: Run) -> None:
-    """See a run to its end; a request that hangs ends with the program."""
+    """Perform a run. A hanging request ends with the program."""
     plan, sleep = run.plan, gevent.sleep
     request = recorded(run, calling(plan.ports, socket.socket) if plan.ports else sleeping(plan, sleep))
     gevent.spawn(drive, run, sleep, partial(gevent.spawn, request)).get()

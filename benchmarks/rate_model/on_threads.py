@@ -1,4 +1,4 @@
-"""The proxy of old: a request goes into a queue, from which a fixed pool of OS threads takes them."""
+"""The traditional proxy: requests go into a queue, from which a fixed pool of OS threads takes them."""
 
 import socket
 from queue import SimpleQueue
@@ -10,7 +10,7 @@ from benchmarks.rate_model.run import Run, drive, recorded, sleeping
 
 
 def perform(run: Run) -> None:
-    """See a run to its end; a thread that hangs is left to the end of the process."""
+    """Perform a run. A hanging thread remains until the end of the process."""
     plan = run.plan
     request = recorded(run, calling(plan.ports, socket.socket) if plan.ports else sleeping(plan, sleep))
     waiting: SimpleQueue[int] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""The command line of `benchmarks.rate_model`: what is asked of the upstreams first, then the way and its own."""
+"""The command line of `benchmarks.rate_model`: first the options of the upstreams, then the way and its options."""
 
 import argparse
 import math
@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.rate_model.latency_spec import duration, latencies
 from benchmarks.rate_model.run import Plan
 
-MOST_REQUESTS = 10_000_000  # a run keeps 8 bytes of each, and some 100 while it is summed up
+MOST_REQUESTS = 10_000_000  # a run needs 8 bytes per request, and about 100 during the statistics
 MOST_PROCESSES = 100  # of real upstreams
 TELLS = """\
 %(prog)s --name hangs --rate 1000 --num-requests 5000 --latency "20ms*9,30s" dhagas
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def read(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line; it ends the program with a word on what is wrong with it."""
+    """Parse the command line. If it is wrong, end the program with a message."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.num_requests is None:
@@ -76,7 +76,7 @@ def _name(text: str) -> str:
 
 
 def _number(kind: Callable[[str], float], least: float, most: float = math.inf) -> Callable[[str], float]:
-    """Return a reader of numbers within bounds."""
+    """Return a parser of numbers within bounds."""
 
     def number(text: str) -> float:
         value = kind(text)
@@ -88,7 +88,7 @@ def _number(kind: Callable[[str], float], least: float, most: float = math.inf) 
 
 
 def _told(reads: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a reader whose own words are shown for what it cannot read."""
+    """Return a parser that raises ArgumentTypeError with the message of the ValueError that ``reads`` raises."""
 
     def told(text: str) -> Any:
         try:

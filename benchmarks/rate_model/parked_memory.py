@@ -7,11 +7,11 @@ import sys
 PATIENCE = 60.0  # seconds
 COUNTS = (1, 10, 100, 1_000, 10_000)
 NAMES = {"threads": "threads", "dhagas": "dhaga", "gevent": "gevent", "asyncio": "asyncio"}
-"""How `benchmarks.kernel` calls them."""
+"""For each way, its name in `benchmarks.kernel`."""
 
 
 def parked(way: str, count: int) -> float:
-    """Park so many in a fresh process. Returns: the bytes that they add to it. Raises: RuntimeError, TimeoutExpired."""
+    """Park ``count`` in a new process. Returns: the bytes that they add. Raises: RuntimeError, TimeoutExpired."""
     command = [sys.executable, "-m", "benchmarks.kernel.child", NAMES[way], "parked_memory", "--count", str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode:
@@ -20,7 +20,7 @@ def parked(way: str, count: int) -> float:
 
 
 def table_of(ways: list[str], most: int) -> dict[str, dict[str, float | None]]:
-    """Park up to `most`. Returns: the bytes by way and count, None where that many cannot be."""
+    """Park up to `most`. Returns: the bytes by way and count; None if so many could not be started."""
     found: dict[str, dict[str, float | None]] = {}
     for count in (count for count in COUNTS if count <= most):
         for way in ways:

@@ -1,4 +1,4 @@
-"""The rows of `benchmarks.rate_model`, and their measuring: each row with its rivals in turn, round by round."""
+"""The rows of `benchmarks.rate_model`, and their measurement: the rivals of a row take turns, round by round."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from benchmarks.rate_model.runner import WAYS, Figures, at_once, in_turn, upstre
 from benchmarks.tables.outcome import Tell
 
 Samples = dict[str, dict[str, list[Figures]]]
-"""Of each row and way, one a round."""
+"""For each row and way, the figures of each round."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured."""
+    """The extent of the measurement."""
 
     rounds: int
-    seconds: float  # of arrivals, in rows that a claim rests on
-    fewer: float  # in the others, which are measured in the first round only
+    seconds: float  # of arrivals, in rows that claims use
+    fewer: float  # of arrivals in the other rows, which are measured only in the first round
     window: float  # seconds over which a rate is taken
     tail: float
 
@@ -31,7 +31,7 @@ QUICK = Effort(rounds=1, seconds=0.1, fewer=0.1, window=0.05, tail=0.1)
 
 @dataclass(frozen=True)
 class Row:
-    """Arrivals a second, upstreams, and whether they are processes. What claims rest on is measured in every round."""
+    """Arrivals per second, upstreams, and whether they are processes. Rows that claims use run in every round."""
 
     rate: int
     latency: str
@@ -40,16 +40,16 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Return what the row is called in tables and in the samples."""
+        """Return the row's name in tables and in the samples."""
         return f"{self.rate:,}/s, {self.latency}{', real' if self.real else ''}"
 
     @property
     def words(self) -> str:
-        """Return what a reader is told of it."""
+        """Return the row's description for readers."""
         return in_words(self.rate, latencies(self.latency), self.real)
 
     def plan(self, effort: Effort) -> Plan:
-        """Return what one run of this row does."""
+        """Return the plan of a run of this row."""
         seconds = effort.seconds if self.claimed else effort.fewer
         return Plan(self.rate, round(self.rate * seconds), latencies(self.latency), tail=effort.tail)
 
@@ -65,16 +65,16 @@ ROWS = (
     *(Row(10_000, SLOW), Row(10_000, HANGS), Row(1_000, HANGS, real=True), CROWDED),
 )
 DRAWN = (CALM, LATE, FAILING, BUSY, CROWDED)
-"""Rows that differ in shape: of these there are charts, of the first round."""
+"""Rows whose curves differ; their first round is drawn in charts."""
 
 
 def installed() -> list[str]:
-    """Return the ways that can be measured here."""
+    """Return the ways whose packages are installed."""
     return [way for way in WAYS if way != "gevent" or find_spec("gevent")]
 
 
 def measured(effort: Effort, tell: Tell) -> Samples:
-    """Measure all rows, each with its rivals in turn, round by round."""
+    """Measure all rows, round by round. The rivals of a row take turns."""
     raise_file_limit()
     samples: Samples = {}
     for number in range(1, effort.rounds + 1):
@@ -83,13 +83,13 @@ def measured(effort: Effort, tell: Tell) -> Samples:
             with upstreams_of(row.plan(effort), row.real) as plan:
                 for way, figures in in_turn(installed(), plan, effort.window).items():
                     if number > 1 or row not in DRAWN:
-                        del figures["line"]  # half of it all, and not shown
+                        del figures["line"]  # half of all data, and not shown
                     samples.setdefault(row.name, {}).setdefault(way, []).append(figures)
     return samples
 
 
 def glanced(effort: Effort, tell: Tell) -> Samples:
-    """Go through all rows once, the rivals beside each other: what comes of it has the shape, and no meaning."""
+    """Run all rows once, with all rivals at the same time. The results have the right form, but no meaning."""
     raise_file_limit()
     tell(f"{len(ROWS)} rows in {len(installed())} ways at once")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""One run, the same for all proxies: what is asked for, what each request came to, and when the run is over."""
+"""One run, the same for all proxies: its plan, the answer time of each request, and the end of the run."""
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -7,28 +7,28 @@ from time import monotonic
 
 from benchmarks.rate_model.arrivals import Arrivals
 
-SETTLED = 0.1  # seconds after the last answer should be there: only then is it looked for, which costs time
-STEP = 0.05  # seconds between two looks
+SETTLED = 0.1  # seconds after the last answer is expected; earlier checks of all requests would cost time
+STEP = 0.05  # seconds between two checks
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is asked to do. Request n goes to upstream n modulo their number."""
+    """The plan of a run. Request n goes to upstream n modulo the number of upstreams."""
 
     rate: float  # arrivals per second
     count: int
     latencies: Sequence[float]  # of each upstream, in seconds
-    threads: int = 50  # where a pool of them is the proxy
+    threads: int = 50  # if the proxy is a pool of threads
     tail: float = 1.0  # seconds after the last arrival in which answers still count
-    ports: Sequence[int] = ()  # of upstreams that are processes; none: an upstream is a sleep
+    ports: Sequence[int] = ()  # of upstreams that are processes; if empty, an upstream is a sleep
 
     def latency(self, number: int) -> float:
-        """Return how long the upstream of a request takes, in seconds."""
+        """Return the latency of a request's upstream in seconds."""
         return self.latencies[number % len(self.latencies)]
 
 
 class Run:
-    """A plan under way. A request leaves one number behind, and nothing else: the moment of its answer."""
+    """A plan in progress. For each request, only the time of its answer is stored."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -38,11 +38,11 @@ class Run:
 
     @property
     def end(self) -> float:
-        """Return when the run is over at the latest."""
+        """Return the latest time at which the run ends."""
         return self.arrivals.due(self.plan.count - 1) + self.plan.tail
 
     def ideal(self, number: int) -> float:
-        """Return when a request would be answered if it cost no time but its upstream's."""
+        """Return the time of a request's answer if only the upstream took time."""
         return self.arrivals.due(number) + self.plan.latency(number)
 
     def hung(self, number: int) -> bool:
@@ -50,14 +50,14 @@ class Run:
         return self.ideal(number) >= self.end
 
     def last_answer(self) -> float:
-        """Return when the last answer should be there. Quick: a look at all requests would delay the last ones."""
+        """Return the expected time of the last answer. Read few requests: a long check would delay the last answers."""
         count, upstreams = self.plan.count, len(self.plan.latencies)
         latest = range(max(0, count - upstreams), count)  # at each upstream
         answers = [self.ideal(number) for number in latest if not self.hung(number % upstreams)]
         return min(self.end, max(answers, default=0.0))
 
     def overdue(self) -> bool:
-        """Return whether a request has no answer, though its upstream must have given it by now."""
+        """Return whether a request has no answer although its upstream must have answered by now."""
         now = min(monotonic(), self.end)
         return any(
             not self.done[number] and self.ideal(number) <= now and number not in self.failed
@@ -65,14 +65,14 @@ class Run:
         )
 
     def pauses(self) -> Iterator[float]:
-        """Yield the seconds to sleep, again and again, until all answers are there that can be, or the run is over."""
+        """Yield seconds to sleep, until all possible answers have come or the run is over."""
         yield max(0.0, self.last_answer() + SETTLED - monotonic())
         while monotonic() < self.end and self.overdue():
             yield STEP
 
 
 def drive(run: Run, sleep: Callable[[float], object], start: Callable[[int], object]) -> None:
-    """Start each request when it is due, and see the run to its end."""
+    """Start each request when it is due, and wait for the end of the run."""
     arrivals = run.arrivals
     arrivals.begin()
     while arrivals.left():
@@ -84,7 +84,7 @@ def drive(run: Run, sleep: Callable[[float], object], start: Callable[[int], obj
 
 
 def recorded(run: Run, call: Callable[[int], object]) -> Callable[[int], None]:
-    """Return what makes a request: it calls the upstream, and records what came of it."""
+    """Return a function that makes a request: it calls the upstream, and records the answer or the failure."""
     done, failed = run.done, run.failed
 
     def request(number: int) -> None:
@@ -99,7 +99,7 @@ def recorded(run: Run, call: Callable[[int], object]) -> Callable[[int], None]:
 
 
 def sleeping(plan: Plan, sleep: Callable[[float], object]) -> Callable[[int], None]:
-    """Return a call whose upstreams are sleeps."""
+    """Return a function that calls the upstream of a request; the upstreams are sleeps."""
     latencies, upstreams = plan.latencies, len(plan.latencies)
 
     def call(number: int) -> None:

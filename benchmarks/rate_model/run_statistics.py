@@ -1,13 +1,14 @@
-"""What a run comes to: every request accounted for, rates by the second, and how late the answers were.
+"""The statistics of a run: the outcome of every request, rates per second, and added latencies.
 
-Three rates, each in windows of one second (or `window`) from the first arrival; the last window counts if it is whole.
+There are three rates, each in windows of one second (or `window`) from the first arrival. The last window counts only
+if it is complete.
 
-kept       answers by the window in which the request was *due*, where they are at most `KEPT_WITHIN` late. None can
-           slip into the next window here, so a rate that is held has deviation 0: nothing is lost, nothing piles up.
-shifted    answers by the moment at which they came, less the latency of their upstream: a request that is due just
-           before the end of a window, and late, counts in the next one.
-completed  answers by the moment at which they came. The first window, in which answers begin, is left out, and so is
-           what comes after the last arrival.
+kept       answers at most `KEPT_WITHIN` late, in the window in which their request was *due*. No answer can move to the
+           next window, so a rate without losses and backlogs has deviation 0.
+shifted    answers, in the window of their time minus the latency of their upstream. If a request is due just before the
+           end of a window, and its answer is late, the answer counts in the next window.
+completed  answers, in the window in which they came. The first window, in which answers begin, and the time after the
+           last arrival are left out.
 """
 
 import statistics
@@ -18,21 +19,21 @@ from typing import Any
 from benchmarks.rate_model.run import Run
 
 KEPT_WITHIN = 0.1
-"""Seconds. At 1,000/s and 60 ms 50 threads fall behind by 0.2 s a second: a limit of a second would call that held."""
+"""Seconds. With 1,000/s and 60 ms, 50 threads fall behind by 0.2 s per second; a limit of a second would miss this."""
 
-FINER = 10  # times as many points has the line of a chart as there are windows
+FINER = 10  # number of points of a chart's line per window
 PERCENTS = (0, 1, *range(5, 100, 5), 99, 99.9, 100)
 
 
 def figures(run: Run, window: float) -> dict[str, Any]:
-    """Sum up a run that has ended; in a form for JSON."""
+    """Return the figures of an ended run, in a form for JSON."""
     plan, done, arrivals = run.plan, run.done, run.arrivals
     answered = [number for number in range(plan.count) if 0 < done[number] <= run.end]
     silent = sorted(set(range(plan.count)).difference(answered, run.failed))
     overdue = [number for number in silent if not run.hung(number)]
     late = {number: done[number] - run.ideal(number) for number in answered}
     kept = [arrivals.due(number) for number in answered if late[number] <= KEPT_WITHIN]
-    windows = int(plan.count / plan.rate / window + 1e-9)  # the whole ones
+    windows = int(plan.count / plan.rate / window + 1e-9)  # the number of complete windows
     begin = arrivals.start - 0.5 / plan.rate  # no request is due at the edge of a window
     return {
         "arrivals": plan.count,
@@ -60,21 +61,21 @@ def rates(moments: Iterable[float], start: float, window: float, windows: int) -
 
 
 def percentiles(values: list[float]) -> list[float]:
-    """Return the value at each of `PERCENTS`, by the nearest rank, exactly; nothing of no values."""
+    """Return the exact percentiles at `PERCENTS`, by the nearest rank; without values, an empty list."""
     ordered = sorted(values)
     return [round(ordered[max(0, ceil(len(ordered) * each / 100) - 1)], 6) for each in PERCENTS if ordered]
 
 
 def at(added: Sequence[float], percent: float) -> float:
-    """Return one of the percentiles; not a number, if there was no answer to take it of."""
+    """Return one of the percentiles; NaN if there was no answer."""
     return added[PERCENTS.index(percent)] if added else nan
 
 
 def mean(rates: Sequence[float]) -> float:
-    """Return the average rate, 0 of no window."""
+    """Return the mean rate; without windows, 0."""
     return statistics.fmean(rates) if rates else 0.0
 
 
 def deviation(rates: Sequence[float]) -> float:
-    """Return the standard deviation of windows, 0 of less than two."""
+    """Return the standard deviation of the windows' rates; with less than two windows, 0."""
     return statistics.pstdev(rates) if rates else 0.0

@@ -1,4 +1,4 @@
-"""Runs in fresh processes, and what they came to."""
+"""Performs runs in new processes, and returns their figures."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Figures = dict[str, Any]
 
 @contextmanager
 def upstreams_of(plan: Plan, real: bool) -> Iterator[Plan]:
-    """Give the plan with what it needs: a process for each upstream if they are real. Raises: RuntimeError."""
+    """Yield the plan with the ports of its upstreams: if ``real``, each is a new process. Raises: RuntimeError."""
     if not real:
         yield plan
         return
@@ -32,18 +32,18 @@ def upstreams_of(plan: Plan, real: bool) -> Iterator[Plan]:
         line = process.stdout.readline()
         if not line:
             raise RuntimeError("the upstreams did not start: their own words are above")
-        yield replace(plan, ports=json.loads(line))  # leaving closes their input, and that ends them
+        yield replace(plan, ports=json.loads(line))  # at the end of the block their input is closed, which ends them
 
 
 def _keep_apart(process: "subprocess.Popen[str]", side: int) -> None:
-    """Keep a process on the CPU of the proxy (0) or on that of the upstreams (1), if there are two."""
+    """Pin a process to the CPU of the proxy (``side`` 0) or to the CPU of the upstreams (1), if there are two CPUs."""
     if pinned := cpus():
         os.sched_setaffinity(process.pid, {pinned[side]})
 
 
 @contextmanager
 def _running(way: str, plans: Sequence[Plan], window: float) -> Iterator["subprocess.Popen[str]"]:
-    """Perform plans one after the other in a process of its own; it is killed in the end."""
+    """Start a new process that performs plans one after another, and kill it at the end of the block."""
     asked = (json.dumps(asdict(plan)) for plan in plans)
     command = [sys.executable, "-m", "benchmarks.rate_model.child", way, repr(window), *asked]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -56,7 +56,7 @@ def _running(way: str, plans: Sequence[Plan], window: float) -> Iterator["subpro
 
 
 def _figures(way: str, process: "subprocess.Popen[str]", seconds: float) -> list[Figures]:
-    """Wait for what a process has to say. Raises: RuntimeError with its last words instead."""
+    """Return the figures that a process prints. Raises: RuntimeError with the last output of a process that fails."""
     try:
         out, words = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -67,7 +67,7 @@ def _figures(way: str, process: "subprocess.Popen[str]", seconds: float) -> list
 
 
 def at_once(ways: Sequence[str], plans: Sequence[Plan], window: float) -> dict[str, list[Figures]]:
-    """Perform the same plans in several ways, a process each, at the same time. Raises: RuntimeError."""
+    """Perform the same plans in several ways at the same time, each in a new process. Raises: RuntimeError."""
     seconds = sum(plan.count / plan.rate + plan.tail for plan in plans) + PATIENCE
     with ExitStack() as stack:
         processes = {way: stack.enter_context(_running(way, plans, window)) for way in ways}
@@ -75,5 +75,5 @@ def at_once(ways: Sequence[str], plans: Sequence[Plan], window: float) -> dict[s
 
 
 def in_turn(ways: Sequence[str], plan: Plan, window: float) -> dict[str, Figures]:
-    """Perform one plan in several ways, one after the other, a process each. Raises: RuntimeError."""
+    """Perform one plan in several ways, one after another, each in a new process. Raises: RuntimeError."""
     return {way: at_once([way], [plan], window)[way][0] for way in ways}

@@ -1,4 +1,4 @@
-"""Tables of what runs came to; where there are several of the same, the median of each figure."""
+"""Tables of the figures of runs. If a row has several runs, the tables show the median of each figure."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -9,10 +9,10 @@ from benchmarks.rate_model.runner import Figures
 from benchmarks.tables.outcome import Table
 
 Runs = Mapping[str, Mapping[str, Sequence[Figures]]]
-"""Of each row and way."""
+"""For each row and way, the figures of its runs."""
 
 NAMES = {row.name: row.words for row in ROWS}
-"""What a reader is told of the rows that are kept under these names."""
+"""For each row's name in the samples, its description for readers."""
 
 Cell = Callable[[Figures], float]
 
@@ -39,7 +39,7 @@ def _late(runs: Sequence[Figures], percent: float) -> str:
 
 
 def rate_table(runs: Runs) -> Table:
-    """Lay out the rates, and where each request went."""
+    """Return the table of the rates, and of the outcomes of the requests."""
     rates, counts = ("kept", "shifted", "completed"), ("arrivals", "answered", "hung", "overdue", "failed")
     lines = [
         [NAMES.get(row, row), way, *(_rate(each, kind) for kind in rates), *(_count(each, kind) for kind in counts)]
@@ -51,7 +51,7 @@ def rate_table(runs: Runs) -> Table:
 
 
 def latency_table(runs: Runs) -> Table:
-    """Lay out the added latency, and what a run costs."""
+    """Return the table of the added latency, and of the cost of a run."""
     percents = (0, 50, 90, 99, 99.9, 100)
     lines = [
         [NAMES.get(row, row), way, *(_late(each, percent) for percent in percents), *_costs(each)]
@@ -76,7 +76,7 @@ def _costs(runs: Sequence[Figures]) -> list[str]:
 
 
 def parked_table(parked: Mapping[str, Mapping[str, float | None]]) -> Table:
-    """Lay out what waiting threads, dhagas, greenlets and tasks add to a process."""
+    """Return the table of the memory that waiting threads, dhagas, greenlets and tasks add to a process."""
     counts = list(next(iter(parked.values())))
     lines = [[way, *(_megabytes(found[count]) for count in counts)] for way, found in parked.items()]
     return Table("MB that so many add to a process while they wait", ["", *(f"{int(n):,}" for n in counts)], lines)

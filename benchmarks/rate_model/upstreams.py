@@ -1,6 +1,7 @@
-"""Upstreams over real sockets: HTTP/1.1 servers, a process each, which answer after their latency.
+"""Upstreams with real sockets: HTTP/1.1 servers, each in its own process, which answer after their latency.
 
-`python -m benchmarks.rate_model.upstreams SECONDS ...` is all of them: it prints their ports and ends with its input.
+`python -m benchmarks.rate_model.upstreams SECONDS ...` starts all upstreams, prints their ports, and ends at the end of
+its input.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ async def _serve(listening: socket.socket, latency: float) -> None:
 
 
 def _be_one(listening: socket.socket, latency: float) -> None:
-    """Serve until the input ends, which is when the parent process has ended, however that was."""
+    """Serve until the input ends, because the parent process has ended in any way."""
     threading.Thread(target=_end_with_input, daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_serve(listening, latency))
@@ -52,7 +53,7 @@ def _end_with_input() -> None:
 
 
 def main() -> None:
-    """Print the ports, and be so many processes."""
+    """Print the ports, and fork a process for each upstream."""
     latencies = list(map(float, sys.argv[1:]))
     sockets = [socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) for _ in latencies]
     print(json.dumps([each.getsockname()[1] for each in sockets]), flush=True)
@@ -63,7 +64,7 @@ def main() -> None:
             break
     for number, listening in enumerate(sockets):
         if number != ours:
-            listening.close()  # who is killed must not go on listening in another
+            listening.close()  # a killed upstream's socket must not be open in another process
     _be_one(sockets[ours], latencies[ours])
 
 

@@ -1,8 +1,8 @@
 """Services as users run them, under load: `python -m benchmarks.service [NAME …]`, on Linux, with a C compiler.
 
-PostgreSQL and Redis are real (DHAGA_POSTGRES, DHAGA_REDIS). Each server runs at its ordinary settings, in processes of
-its own on one CPU; clients that ask again at once run on another. The servers take turns within each round: only ratios
-within a round count.
+PostgreSQL and Redis are real (DHAGA_POSTGRES, DHAGA_REDIS). Each server runs with its ordinary settings, in new
+processes on one CPU. The clients, which send the next request after each answer, run on another CPU. The servers take
+turns within each round, and only ratios within a round count.
 """
 
 import argparse
@@ -25,7 +25,7 @@ PACKAGES = (
 
 
 def where(rounds: int, seconds: float) -> dict[str, Any]:
-    """Describe the machine, and the effort."""
+    """Return a description of the machine, and of the extent of the measurement."""
     return surroundings(*PACKAGES, rounds=rounds, seconds=seconds)
 
 

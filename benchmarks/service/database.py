@@ -7,14 +7,14 @@ REDIS = os.environ.get("DHAGA_REDIS", "redis://127.0.0.1:6379/0")
 
 DRIVER_VARIABLE = "DHAGA_BENCHMARK_DRIVER"
 DRIVER = os.environ.get(DRIVER_VARIABLE, "psycopg2")
-"""By which SQLAlchemy reaches PostgreSQL."""
+"""The driver that SQLAlchemy uses for PostgreSQL."""
 
 TABLE = "dhaga_benchmark_item"
 ITEMS = 1_000
 COUNTER = "dhaga-benchmark-requests"
 CONNECTIONS = 20
-"""In each pool of a service, to PostgreSQL and to Redis. Those of redis-py wait for a free one: its default pool raises
-an error beyond 100.
+"""Maximum number of connections in each pool of a service, to PostgreSQL and to Redis. The pool of redis-py waits for a
+free connection, because redis-py's default pool raises an error beyond 100 connections.
 """
 
 PATIENCE = 60.0
@@ -22,7 +22,7 @@ PATIENCE = 60.0
 
 
 def fill() -> None:
-    """Make the table anew, and reset the counter. Raises: an error of psycopg2's or redis-py's if one is not there."""
+    """Create the table anew, and reset the counter. Raises: an error of psycopg2 or redis-py if a server is missing."""
     import psycopg2
     import redis
 

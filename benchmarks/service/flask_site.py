@@ -14,6 +14,6 @@ app.get("/")(item.item)
 
 @app.get("/wait")
 def wait() -> str:
-    """Wait, as for another service."""
+    """Wait for 20 ms, as for another service."""
     time.sleep(WAIT)
     return "waited\n"

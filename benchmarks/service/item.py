@@ -1,4 +1,4 @@
-"""The work of a request as threaded programs do it: one INCR by redis-py, one SELECT by SQLAlchemy and a driver."""
+"""The work of a request in a threaded program: an INCR with redis-py, and a SELECT with SQLAlchemy and a driver."""
 
 import redis
 from sqlalchemy import create_engine, make_url, text

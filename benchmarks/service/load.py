@@ -1,4 +1,4 @@
-"""The load: the clients of `clients.c`, on a CPU of their own."""
+"""The load: the clients of `clients.c`, on a separate CPU."""
 
 import json
 import subprocess
@@ -7,16 +7,16 @@ from pathlib import Path
 from benchmarks.machine import compiled
 
 Load = dict[str, float]
-"""What the clients saw: answers, failed, least and most answers of a client; first, p50, p90, p99, max in µs; the
-seconds, and the share of a CPU that they used.
+"""The clients' figures: answers, failed requests, least and most answers of a client; first, p50, p90, p99 and max in
+µs; the seconds, and the fraction of a CPU that the clients used.
 """
 
 
 def load(
     port: int, clients: int, seconds: float, path: str, cpu: int | None = None, answers: int | None = None
 ) -> Load:
-    """Ask a server for so long, or until so many answers are there. Raises: RuntimeError without a C compiler, or with
-    the last words of clients that cannot go on.
+    """Load a server for a time, or until a number of answers have come. Raises: RuntimeError if there is no C compiler,
+    or with the last output of clients that fail.
     """
     program = compiled(Path(__file__).with_name("clients.c"))
     if program is None:

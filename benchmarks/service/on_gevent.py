@@ -4,7 +4,7 @@ from typing import Any
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Have psycopg2 wait in the worker without holding the others up."""
+    """Let psycopg2 wait in the worker without blocking the other greenlets."""
     from psycogreen.gevent import patch_psycopg
 
     patch_psycopg()

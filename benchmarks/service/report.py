@@ -15,16 +15,16 @@ FASTER = {
     "django": {GTHREAD: 1.2, GEVENT: 1.2},
     "wait": {GTHREAD: 2.0, GEVENT: 2.0, GRANIAN: 2.0},
 }
-"""How many times as many answers `dhaga serve` has to give as whom."""
+"""The targets: how many times as many answers as another server `dhaga serve` gives."""
 
 RATES = {"rate": "answers/s", "by_cpu": "answers a CPU second"}
 
 FAIR = ("flask", "django")
-"""Where it also has to be as fair as a queue."""
+"""Services for which `dhaga serve` must also be as fair as a queue."""
 
 
 class Bound(NamedTuple):
-    """A bound on one quantity, divided by another."""
+    """A bound on one figure, divided by another."""
 
     what: str
     key: str
@@ -50,7 +50,7 @@ def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    """Return what is asked of `dhaga serve`, in each row that was measured."""
+    """Yield the claims about `dhaga serve`, for each row that was measured."""
     for row in results.samples:
         name, _, clients = row.rpartition(" ")
         title, crowd = SERVICES[name].title, f"{int(clients):,} clients"
@@ -65,7 +65,7 @@ def claims(results: Results) -> Iterator[Claim]:
 
 
 def lines(results: Results) -> Iterator[list[str]]:
-    """Return the cells of a line for each row and server, medians."""
+    """Yield the cells of a line for each row and server; the figures are medians."""
     for row, servers in results.samples.items():
         name, _, clients = row.rpartition(" ")
         for server in servers:

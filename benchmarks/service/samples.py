@@ -1,8 +1,8 @@
-"""What was measured: samples by service, number of clients and server, in rounds in which the servers take turns.
+"""The samples by service, number of clients and server. In each round, the servers take turns.
 
-A sample has rate (answers a second), by_cpu (answers a second of the server's CPU time), share (of a CPU, of the
-server); first, p50, p90, p99, max in ms; least, most, failed; memory in MB; client: the share of a CPU that the load
-used.
+A sample has rate (answers per second), by_cpu (answers per second of the server's CPU time), share (the fraction of a
+CPU that the server used); first, p50, p90, p99, max in ms; least, most, failed; memory in MB; client (the fraction of a
+CPU that the load used).
 """
 
 import json
@@ -22,11 +22,11 @@ from benchmarks.service.servers import SERVICES, Service, missing, serving
 
 
 class Results(samples.Results):
-    """The samples by service, number of clients and server; what did not come up is a failure."""
+    """The samples by service, number of clients and server. A server that does not start is recorded as a failure."""
 
     def save(self, path: Path) -> None:
-        """Write the rows into a file, in the place of its own of these names. Raises: ValueError if the file's other
-        rows were measured elsewhere, or with another effort.
+        """Write the rows to a file, and replace its rows with these names. Raises: ValueError if the file's other rows
+        were measured on another machine, or to another extent.
         """
         kept, failures = self.samples, self.failures
         if path.exists():
@@ -41,17 +41,17 @@ class Results(samples.Results):
 
 
 def row_of(name: str, clients: int) -> str:
-    """Name a service under the load of so many clients."""
+    """Return the name of the row of a service with a number of clients."""
     return f"{name} {clients}"
 
 
 def rows(names: Iterable[str]) -> list[str]:
-    """Return the rows of these services as they are measured unless asked otherwise."""
+    """Return the rows of these services that are measured by default."""
     return [row_of(name, clients) for name in names for clients in SERVICES[name].clients]
 
 
 def measure(service: Service, server: str, clients: int, seconds: float) -> Sample:
-    """Load a fresh server; server and clients on a CPU each, where there are two."""
+    """Load a new server. Server and clients have a CPU each, if there are two."""
     mine, theirs = cpus() or (None, None)
     with serving(service, server, mine) as tree:
         before = tree.cpu()
@@ -76,7 +76,7 @@ def run(
     seconds: float,
     where: dict[str, Any],
 ) -> Results:
-    """Measure each service under each load, the servers in turn; one that fails is not asked again in a row."""
+    """Measure each service under each load, the servers in turn. A server that fails in a row is not run again."""
     if cpus() is None:
         sys.exit("two CPUs are needed, one for the server and one for the clients")
     results = Results(where)

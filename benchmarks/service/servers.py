@@ -1,4 +1,4 @@
-"""The servers of `benchmarks.service`: command lines as users write them, and what all processes of a server cost."""
+"""The servers of `benchmarks.service`: command lines as users write them, and the cost of all processes of a server."""
 
 import contextlib
 import os
@@ -21,22 +21,22 @@ ASGI = DHAGA_UVICORN, UVICORN, ASYNCPG
 NEEDED = {GEVENT: ("gevent", "psycogreen"), GRANIAN: ("granian",), ASYNCPG: ("asyncpg",)}
 
 THREADS = {GTHREAD: 32, GRANIAN: 32}
-"""That serve best. Flask, 300 clients, 16, 32, 64, 128 threads: granian 3,480, 3,470, 3,130, 2,030 answers/s; gthread
-760, 1,520, 1,410, 1,580, the last with clients that wait for 2 s.
+"""The best numbers of threads. Flask with 300 clients and 16, 32, 64, 128 threads: granian 3,480, 3,470, 3,130, 2,030
+answers/s; gthread 760, 1,520, 1,410, 1,580, but with 128 threads some clients wait for 2 s.
 """
 
 MANY_THREADS = {GTHREAD: 128, GRANIAN: 256}
-"""The same where requests wait: 1,000 clients, 64, 128, 256, 512 threads: granian 2,950, 5,750, 7,570, 4,940
-answers/s; gthread 2,950, 3,820, 3,790, 3,860.
+"""The best numbers of threads if requests wait. With 1,000 clients and 64, 128, 256, 512 threads: granian 2,950, 5,750,
+7,570, 4,940 answers/s; gthread 2,950, 3,820, 3,790, 3,860.
 """
 
 CONNECTIONS = 10_000
-"""That each may hold: the default of `dhaga serve`."""
+"""Maximum number of connections of each server: the default of `dhaga serve`."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """What is served: the app (WSGI, or ASGI for uvicorn), the path that is asked for, and by whom."""
+    """A service: the app (WSGI, or ASGI for uvicorn), the requested path, and the servers that serve it."""
 
     title: str
     app: str
@@ -71,12 +71,12 @@ SERVICES = {
 
 
 def missing(service: Service, server: str) -> bool:
-    """Tell whether a package is not installed here."""
+    """Return whether a required package is not installed."""
     return any(find_spec(name) is None for name in (*service.needed, *NEEDED.get(server, ())))
 
 
 def command_of(service: Service, server: str, port: int) -> list[str]:
-    """Return the command line by which a server serves a service: one process, without a log of accesses."""
+    """Return the command line with which a server serves a service: one process, without an access log."""
     place, python = f"127.0.0.1:{port}", [sys.executable, "-m"]
     module = "benchmarks.service.asyncpg_site:app" if server == ASYNCPG else f"benchmarks.service.{service.app}"
     if service.app == "hello":
@@ -107,7 +107,7 @@ class Tree(Server):
     def _processes(self) -> Iterator[int]:
         session = str(os.getsid(self.pid))
         for each in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):  # it has ended just now
+            with contextlib.suppress(OSError):  # the process has just ended
                 if each.name.isdigit() and stat_of(int(each.name))[3] == session:
                     yield int(each.name)
 
@@ -116,7 +116,7 @@ class Tree(Server):
         return sum(cpu_in(stat_of(each)) for each in self._processes())
 
     def resident(self) -> float:
-        """Return the memory held, in MB; pages that several processes share count once in all."""
+        """Return the memory in MB. Pages that several processes share count once."""
         return sum(map(_proportional, self._processes()))
 
 
@@ -127,7 +127,7 @@ def _proportional(process: int) -> float:
 
 @contextmanager
 def serving(service: Service, server: str, cpu: int | None) -> Iterator[Tree]:
-    """Run a server, on one CPU if it is given, until it has answered. Raises: RuntimeError if it does not come up."""
+    """Run a server, on one CPU if given; the block begins once it answers. Raises: RuntimeError if it cannot start."""
     port = free_port()
     with running(Tree(server, port), command_of(service, server, port), cpu) as tree:
         assert isinstance(tree, Tree)

@@ -15,7 +15,7 @@ FOLDER = ROOT / ".venv-published"
 
 
 class NoEnvironment(RuntimeError):
-    """An environment could not be made: it says why."""
+    """Raised if an environment could not be made; the text says why."""
 
 
 def tested_environment(version: str) -> Path:
@@ -43,7 +43,7 @@ def environment_of(requires: Sequence[str], version: str) -> Path:
 def make(folder: Path, base: Path, requires: Sequence[str]) -> None:
     run(base / "bin/python", "-m", "venv", "--clear", "--without-pip", folder)
     run(base / "bin/python", "-m", "pip", "--python", folder, "install", "-q", *requires)
-    # Behind its own packages come those of the tested environment, for greenlet and Tornado.
+    # After its own packages, add the packages of the tested environment, which has greenlet and Tornado.
     packages = next(folder.glob("lib/python*/site-packages"))
     behind = next(base.glob("lib/python*/site-packages"))
     (packages / "tested.pth").write_text(f"{ROOT}\n{ROOT / 'dhaga/_pytest_entry'}\n{behind}\n")

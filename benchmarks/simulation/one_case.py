@@ -21,11 +21,11 @@ from dhaga.simulation._standard.standard import replaced
 
 
 def import_packages(program: str) -> None:
-    """Import what a program imports, once for all runs: each of them forks from this state.
+    """Import what a program imports, once for all runs. Each run forks from this state.
 
-    From: a block in which names are replaced, as packages keep some of them: ``def cache(timer=time.monotonic)``.
+    From: a block in which names are replaced. Packages may store names: ``def cache(timer=time.monotonic)``.
     """
-    for name in collections.abc.__all__:  # where releases of before Python 3.10 look for them
+    for name in collections.abc.__all__:  # packages for Python before 3.10 use these names of collections
         if not hasattr(collections, name):
             setattr(collections, name, getattr(collections.abc, name))
     with open(program) as file:
@@ -57,7 +57,7 @@ def find(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def replay(order: dict[str, Any]) -> dict[str, Any]:
-    """Run a failing seed again and again; if it failed in the first run of a search, then also without switches."""
+    """Run a failing seed again and again. If it failed in the first run of a search, also run it without switches."""
     settings = settings_of(order, order["strategy"])
     program = partial(runpy.run_path, order["program"], run_name="__main__")
     times = order["times"]
@@ -66,7 +66,7 @@ def replay(order: dict[str, Any]) -> dict[str, Any]:
         failures = [run_one(program, settings, again, **order["search"]) for _ in range(times)]
     else:
         found = search(program, [order["seed"]] * times, settings, keep_going=True, **order["search"])
-        failures = found.failures[found.runs - times :]  # without the first run of the search, if that fails too
+        failures = found.failures[found.runs - times :]  # leave out the first run of the search if it fails, too
     return {"same": sum((each.hash, each.kind) == (order["hash"], order["kind"]) for each in failures)}
 
 

@@ -17,25 +17,25 @@ from .environments import ROOT, NoEnvironment, environment_of, version_here
 HERE = Path(__file__).parent
 
 SEEDS = 2000
-"""Within these a defect is to be found."""
+"""Number of seeds within which a defect must be found."""
 
 SEEDS_OF_MISSED = 500
-"""Seeds of a defect that is known to be missed."""
+"""Number of seeds for a defect that is known to be missed."""
 
 REPLAYS = 100
 
 SEEDS_WITHOUT = 500
-"""Seeds of a later release, which must all pass."""
+"""Number of seeds for a later release. All must pass."""
 
 REAL_SECONDS = 20.0
 
 
 @dataclass
 class Case:
-    """A published defect: the packages that have it, where their lines are interrupted, and its error.
+    """A published defect: the packages that have it, the places where their lines are interrupted, and the error.
 
-    ``fixed_python``: a later CPython without the defect, if it is one of the standard library. ``missed``: why it is
-    not found.
+    ``fixed_python``: for a defect of the standard library, a later CPython without the defect. ``missed``: why the
+    defect is not found.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Case:
     def run(self, requires: list[str], order: dict[str, Any], version: str = "") -> dict[str, Any]:
         """Run an order in the environment of a release. Raises: NoEnvironment."""
         python = environment_of(requires, version or self.python)
-        # No frozen modules: their lines, of importlib for example, could not be interrupted.
+        # No frozen modules, because their lines (for example of importlib) could not be interrupted.
         unfrozen = ["-X", "frozen_modules=off"]
         command = [str(python), *unfrozen, "-m", "benchmarks.simulation.one_case", json.dumps(order)]
         ended = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
@@ -74,7 +74,7 @@ class Case:
         return json.loads(ended.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
     def measure(self) -> dict[str, Any]:
-        """Search the release that has the defect, replay what it finds, and search the later release."""
+        """Search the release that has the defect, replay the failing seed, and search the later release."""
         result: dict[str, Any] = {"releases": self.requires or [f"CPython {self.python}"], "report": self.report}
         seeds = SEEDS_OF_MISSED if self.missed else SEEDS
         found = self.run(self.requires, self.order(seeds=seeds, strategy="mixed"))
@@ -109,7 +109,7 @@ HEAD = """| release | defect | error | seeds | seconds | replayed | later releas
 
 
 def later_release(found: dict[str, Any]) -> str:
-    """Say how many seeds of a release without the defect pass."""
+    """Return a text about how many seeds of a release without the defect pass."""
     if "later" not in found:
         return ""
     later = found["later"]

@@ -1,4 +1,4 @@
-"""Search one model with one tool, and print the tries and seconds until it is found: run by ``rivals.py``."""
+"""Search one model with one tool, and print the tries and seconds until its defect is found: run by ``rivals.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.simulation.rival_models import MODELS, Model
 
 MOST = 2000
-"""Tries at most."""
+"""Maximum number of tries."""
 
 
 def with_frontrun(model: Model, seed: int, strategy: str) -> int | None:

@@ -1,7 +1,7 @@
-"""Small models that frontrun and interleave-test show in their own documents, in one form for all tools.
+"""Small models from the documentation of frontrun and interleave-test, in one form for all tools.
 
-A model is a ``setup`` that makes its state, ``workers`` that are called with it, each in a thread, and an ``invariant``
-of the state after them. A deadlock has none.
+A model has a ``setup`` that creates its state, ``workers`` that are called with the state, each in a thread, and an
+``invariant`` of the state after the workers. The model of a deadlock has no invariant.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Model:
-    """A model; ``packages``: those whose code is interleaved besides."""
+    """A model. ``packages``: packages whose code is also interleaved."""
 
     setup: Callable[[], Any]
     workers: list[Callable[[Any], Any]]

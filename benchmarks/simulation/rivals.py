@@ -1,7 +1,7 @@
-"""Simulation beside frontrun and interleave-test, on the models of their documents: tries and seconds until found.
+"""Simulation, frontrun and interleave-test on the models of their documentation: tries and seconds until a defect.
 
-All run in turn, each model and tool in a process of its own with the package imported; a try is a run of the model. The
-tools draw other schedules in each round; frontrun's systematic search does the same each time.
+All run in turn, each model and tool in a new process with the package imported. A try is a run of the model. The tools
+draw different schedules in each round, but frontrun's systematic search is the same each time.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ WAYS = [
     ("frontrun", "dpor"), ("frontrun", "random"), ("interleave-test", "random"), ("interleave-test", "pct"),
     ("simulation", "lines"), ("simulation", "instructions"),
 ]  # fmt: skip
-"""Each tool, and its strategy; of the simulation, where it interrupts threads."""
+"""Each tool, and its strategy; for the simulation, the places where it interrupts threads."""
 
 SECONDS = 120
-"""The longest that a tool may take for the rounds of a model."""
+"""Maximum number of seconds of a tool for all rounds of a model."""
 
 
 def measure() -> dict[str, Any]:

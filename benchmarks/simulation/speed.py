@@ -1,6 +1,6 @@
-"""How fast a simulation is, in seconds of CPU: an hour of the notification server, and the events of 100 threads.
+"""The speed of a simulation, in CPU seconds: an hour of the notification server, and the events of 100 threads.
 
-All without preemption, each run in a process of its own. The targets: an hour below 10 s, 100,000 events a second.
+All runs are without preemption, each in a new process. Targets: less than 10 s for the hour; 100,000 events per second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from .environments import ROOT
 
 SEEDS = (1, 2, 3, 4)
-"""Of the hour: each draws another strategy, and another tick and latency of the network."""
+"""Seeds of the hour. Each seed draws another strategy, and another tick and latency of the network."""
 
 STRATEGIES = ("pct:3", "random", "fifo")
 
@@ -32,7 +32,7 @@ def run(name: str, strategy: str, seed: int) -> dict[str, Any]:
 
 
 def measure() -> dict[str, Any]:
-    """Run the hour by its seeds, and each program of threads with each strategy."""
+    """Run the hour with its seeds, and each program of threads with each strategy."""
     hours = {str(seed): run("hour", "mixed", seed) for seed in SEEDS}
     threads: dict[str, Any] = {}
     for name in OF_THREADS:

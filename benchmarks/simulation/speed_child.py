@@ -19,15 +19,15 @@ cpu = time.process_time
 CLIENTS = 1000
 HOUR = 3600
 PAUSE = 60
-"""Seconds between two messages. Between them the server sends each client a heartbeat each 15 s."""
+"""Seconds between two messages. The server also sends each client a heartbeat every 15 s."""
 
 THREADS = 100
 TURNS = 1000
-"""Of each thread."""
+"""Turns of each thread."""
 
 
 def hour() -> None:
-    """Listen with 1,000 clients to a notification server for an hour; all hear each message."""
+    """Listen with 1,000 clients to a notification server for an hour. All clients receive each message."""
     heard: list[Heard] = []
     with listening([heard.append] * CLIENTS) as service:
         for number in range(HOUR // PAUSE):
@@ -55,7 +55,7 @@ def yields() -> None:
 
 
 def queues() -> None:
-    """Pass items there and back, in pairs of threads."""
+    """Pass items back and forth in pairs of threads."""
 
     def pair() -> tuple[Callable[[], None], Callable[[], None]]:
         there: queue.Queue[int] = queue.Queue()

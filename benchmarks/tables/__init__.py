@@ -1,1 +1,1 @@
-"""The experiments that the idea was argued with, repeated: `python -m benchmarks.tables`."""
+"""Runs the published experiments again, and makes the report: `python -m benchmarks.tables`."""

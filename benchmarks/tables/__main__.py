@@ -1,6 +1,6 @@
-"""Run the experiments, write results/NAME.json each, and one report: `python -m benchmarks.tables [NAME …]`.
+"""Runs the experiments, writes results/NAME.json for each, and one report: `python -m benchmarks.tables [NAME …]`.
 
-Each runs in a process of its own; one that fails does not keep the others from running.
+Each experiment runs in a new process. If one fails, the others still run.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from benchmarks.tables.report import Part, page
 from benchmarks.tables.standalone import show_tables
 
 QUICK = BUILD / "tables"
-"""Where quick results go: they are not for reading, and overwrite none."""
+"""The folder of quick results. They have no meaning, so they must not overwrite real results."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -51,7 +51,7 @@ def _arguments() -> argparse.Namespace:
     return options
 
 
-# ---- telling
+# ---- reporting
 
 
 def _say(text: str) -> None:
@@ -59,18 +59,18 @@ def _say(text: str) -> None:
 
 
 def _print(outcome: Outcome) -> None:
-    """Print where it was measured, its claims and its tables."""
+    """Print an outcome's machine, claims and tables."""
     print(f"\n== {outcome.title}\n\n{sentence([outcome])}\n")
     print(table(CLAIMS, (claim.cells for claim in outcome.claims)))
     show_tables(outcome)
     print("".join(f"\n- {note}" for note in outcome.notes), flush=True)
 
 
-# ---- doing
+# ---- measuring and drawing
 
 
 def _measure(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
-    """Run them in turn. Returns: those that have failed."""
+    """Run the experiments one after another. Returns: the experiments that failed."""
     failed = []
     for number, name in enumerate(names, 1):
         _say(f"== {name} ({number} of {len(names)})")
@@ -85,7 +85,7 @@ def _measure(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
 
 
 def _charts(outcome: Outcome) -> list[Chart] | None:
-    """Draw an outcome. Returns: None if that fails, as with one of an older version."""
+    """Draw an outcome. Returns: None if this fails, for example for an outcome of an older version."""
     try:
         return charts(outcome)
     except Exception:
@@ -117,7 +117,7 @@ def _report(folder: Path) -> list[str]:
 
 
 def _perform(options: argparse.Namespace) -> list[str]:
-    """Do what is asked for. Returns: the experiments that have failed."""
+    """Run what the command line requests. Returns: the experiments that failed."""
     if options.readme:
         readme.write()
         return []
@@ -129,7 +129,7 @@ def _perform(options: argparse.Namespace) -> list[str]:
 
 
 def main() -> None:
-    """Do what is asked for; exit status 1 if an experiment failed, 130 if it was interrupted."""
+    """Run what the command line requests; exit status 1 if an experiment failed, 130 if it was interrupted."""
     options = _arguments()
     try:
         with interruptible():

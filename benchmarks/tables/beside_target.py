@@ -1,6 +1,6 @@
-"""How far a figure is from its target: a place on one scale for all claims, and words.
+"""The distance of a figure from its target: a place on one scale for all claims, and words.
 
-The scale is that of the square root of a logarithm: 3 % are seen beside the target as well as 5 times.
+The scale is the square root of a logarithm, so that both 3 % and 5 times the target are visible.
 """
 
 import math
@@ -11,17 +11,20 @@ from benchmarks.tables.number_format import printed
 from benchmarks.tables.outcome import Claim
 
 WIDEST = 32.0
-"""Times the target, on either side: what is further away is drawn there."""
+"""The ends of the scale, as a multiple and a fraction of the target. Figures beyond the ends are drawn at the ends."""
 
 TICKS = (2, 8)
-"""Times the target that are marked on the scale."""
+"""Multiples of the target that are marked on the scale."""
 
-SAME = 0.005  # as a share: what is nearer than half a percent is on the target
+SAME = 0.005  # as a fraction: a figure within half a percent counts as equal to the target
 
 
 @dataclass(frozen=True)
 class Distance:
-    """Where the worst round, the median and the best are, from -1 to 1 (above 0 is better than asked), and in words."""
+    """The places of the worst round, the median and the best round, from -1 to 1, and the distance in words.
+
+    Places above 0 are better than the target.
+    """
 
     low: float
     value: float
@@ -30,7 +33,7 @@ class Distance:
 
 
 def place(times: float, widest: float = WIDEST) -> float:
-    """Return the place of what is so many times as good as asked."""
+    """Return the place of a figure that is ``times`` times as good as the target."""
     if times <= 0 or math.isinf(times):
         return math.copysign(1.0, times - 1)
     share = math.log(times) / math.log(widest)
@@ -38,7 +41,7 @@ def place(times: float, widest: float = WIDEST) -> float:
 
 
 def _times(claim: Claim, value: float) -> float:
-    """Return how many times as good as asked a value is; beside a target of nothing, endlessly better or worse."""
+    """Return how many times as good as the target a value is; for a target of 0, infinity or 0."""
     if claim.bound == value:
         return 1.0
     ours, asked = (value, claim.bound) if claim.at_least else (claim.bound, value)
@@ -46,13 +49,13 @@ def _times(claim: Claim, value: float) -> float:
 
 
 def distance(claim: Claim) -> Distance:
-    """Return how far a claim is from its target."""
+    """Return the distance of a claim from its target."""
     places = sorted(place(_times(claim, sample)) for sample in claim.samples)
     return Distance(places[0], place(_times(claim, claim.value)), places[-1], words(claim))
 
 
 def words(claim: Claim) -> str:
-    """Say how far above or below its target a figure is."""
+    """Return in words how far a figure is above or below its target."""
     value, bound = claim.value, claim.bound
     if not bound:
         return "on target" if value == bound else f"above {claim.target.split(' ')[1]}"
@@ -66,5 +69,5 @@ def words(claim: Claim) -> str:
 
 
 def ticks() -> Sequence[tuple[str, float]]:
-    """Return the marks of the scale, and where they are."""
+    """Return the marks of the scale, and their places."""
     return [(f"{each}x", side * place(each)) for side in (-1, 1) for each in TICKS]

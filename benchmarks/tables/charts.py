@@ -16,18 +16,18 @@ COLOURS = {
     "uvloop": "#6741d9",
     "raw": "#adb5bd",
 }
-"""Each rival's, the same in all charts."""
+"""The colour of each rival, which is the same in all charts."""
 
 SHADES = {"dhaga": ("#ffc078", "#f76707"), "threads": ("#ced4da", "#868e96")}
-"""Paler than the colour itself, the palest first, for what stands side by side within it."""
+"""Paler shades of a rival's colour, the palest first, for several bars of one rival."""
 
 OURS, THEIRS = 4.0, 1.3
-"""Widths of lines: Dhaga's is the thick one, drawn first, so that thin ones upon it can be seen."""
+"""Widths of lines. Dhaga's line is thick and drawn first, so that thin lines on top of it are visible."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture with its caption."""
+    """A chart as SVG, with its caption."""
 
     caption: str
     svg: str
@@ -42,7 +42,7 @@ def drawn(caption: str, draw: Draw, width: float = 7.0, height: float = 3.6) -> 
 
 
 def stacked(caption: str, draws: Sequence[Draw], width: float = 7.0, height: float = 3.6) -> Chart:
-    """Draw charts one below the other, over the same x-axis; width and height, in inches, are of all together."""
+    """Draw charts one below the other, with the same x-axis. Width and height of the whole are in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     all_axes = figure.subplots(len(draws), sharex=True, squeeze=False)[:, 0]
     for axes, draw in zip(all_axes, draws, strict=True):

@@ -1,6 +1,6 @@
 """Measure one experiment, in this process: `python -m benchmarks.tables.child MODULE FOLDER`.
 
-A process of its own has nothing in it of the experiments before, and all that it starts is in one group with it.
+A new process has no state of earlier experiments, and all processes that it starts are in its process group.
 """
 
 import argparse
@@ -15,14 +15,14 @@ from benchmarks.tables.validation import problems
 
 
 def _checked(found: Experiment, outcome: Outcome) -> list[str]:
-    """Return what is wrong with an outcome as it comes back from a file, which is how the report gets it."""
+    """Return the problems of an outcome after it was saved and loaded, because the report loads it from a file."""
     with TemporaryDirectory() as folder:
         again = Outcome.load(outcome.save(Path(folder)))
     return problems(again, found.draw(again))
 
 
 def _measure(module: str, folder: Path, quick: bool) -> str:
-    """Write the JSON of an experiment. Returns: what is wrong with it; then nothing is written."""
+    """Measure an experiment, and write its JSON if it has no problems. Returns: the problems."""
     began = time.monotonic()
 
     def tell(text: str) -> None:
@@ -37,7 +37,7 @@ def _measure(module: str, folder: Path, quick: bool) -> str:
 
 
 def main() -> None:
-    """Measure; exit status 1 if what came out is not whole."""
+    """Measure; exit status 1 if the outcome is incomplete."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tables.child", description=__doc__)
     parser.add_argument("module", help="such as benchmarks.backup")
     parser.add_argument("folder", type=Path, help="where its JSON goes")

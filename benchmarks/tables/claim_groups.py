@@ -1,4 +1,4 @@
-"""Claims in few lines: those that differ only in size, in what follows a colon, share one."""
+"""Claims in few lines. Claims share a line if they differ only in the part after the colon, such as a size."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,12 +9,12 @@ Kind = tuple[str, str, str]
 
 
 def _kind(claim: Claim) -> Kind:
-    """Return what claims of a kind have in common, as the first cells of their line."""
+    """Return the first cells of a claim's line; they are the same for all claims of a kind."""
     return claim.what.partition(": ")[0], claim.published or "–", claim.target
 
 
 def _line(kind: Kind, claims: Sequence[Claim]) -> list[str]:
-    """Return the cells: the median and the rounds of one claim, or the least and the greatest median of several."""
+    """Return the cells of a line: median and rounds of one claim, or the least and the greatest median of several."""
     if len(claims) == 1:
         return [*kind, *claims[0].cells[len(kind) :]]
     values = [claim.value for claim in claims]
@@ -25,7 +25,7 @@ def _line(kind: Kind, claims: Sequence[Claim]) -> list[str]:
 
 
 def lines(claims: Iterable[Claim]) -> Iterator[list[str]]:
-    """Return a line for each kind, in the order in which they begin."""
+    """Yield a line for each kind, in the order of the kinds' first claims."""
     kinds: dict[Kind, list[Claim]] = {}
     for claim in claims:
         kinds.setdefault(_kind(claim), []).append(claim)

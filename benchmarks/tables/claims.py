@@ -1,6 +1,6 @@
-"""What the benchmarks of the single parts have claimed, as outcomes: each function reads the JSON file of its name.
+"""The claims of the benchmarks of single parts, as outcomes. Each function converts the JSON file of one benchmark.
 
-The part of a claim before its colon is what claims have in common that differ only in size.
+Claims that differ only in size have the same text before the colon.
 """
 
 import json
@@ -32,7 +32,7 @@ NOTES = {"kernel": KERNEL_NOTES, "web": WEB_NOTES}
 
 
 def _ratios(ours: Iterable[float], theirs: Iterable[float]) -> list[float]:
-    """Divide round by round."""
+    """Divide the figures of one rival by the figures of another, round by round."""
     return [mine / other for mine, other in zip(ours, theirs, strict=False)]
 
 
@@ -49,14 +49,14 @@ def _at_most(bound: float, what: str, samples: Sequence[float], unit: str = "x")
 
 
 def _outcome(found: Found, name: str, title: str, story: str, claims: Iterable[Claim], *tables: Table) -> Outcome:
-    where = dict(found.get("where") or {"python": f"CPython {found['python']}"})  # notifications has no more
+    where = dict(found.get("where") or {"python": f"CPython {found['python']}"})  # notifications records only this
     knobs = dict(where.pop("effort", {}))
     notes = [NOTES[name].strip().replace("\n", " ")] if name in NOTES else []
     return Outcome(name, title, story, where, knobs, {}, list(claims), list(tables), notes)
 
 
 def _tables(text: str, *captions: str) -> list[Table]:
-    """Give the tables of a Markdown text their captions; an empty one is for a table that claims say better."""
+    """Return the tables of a Markdown text with captions. A table with an empty caption is left out."""
     found = zip(captions, markdown.tables(text), strict=False)
     return [Table(caption, head, lines) for caption, (head, lines) in found if caption]
 
@@ -79,7 +79,7 @@ def service(found: Found) -> Outcome:
 
 
 def _kernel_ratios(results: KernelResults, row: Row, target: Target) -> list[float]:
-    """Return what a target bounds, round by round: rate over rate, cost over cost, or our cost itself."""
+    """Return the figure that a target bounds, round by round: a ratio of rates or costs, or Dhaga's cost itself."""
     ours = results.of(row, "dhaga")
     if target.than is None:
         return [sample * row.unit.factor for sample in ours]
@@ -152,7 +152,7 @@ def cores(found: Found) -> Outcome:
     )
 
 
-# ---- clients, TLS, and the doors to coroutines and threads
+# ---- clients, TLS, coroutines and threads
 
 
 def http_clients(found: Found) -> Outcome:
@@ -341,14 +341,14 @@ EARLIER: dict[str, Callable[[Found], Outcome]] = {
     "priorities": priorities,
     "offload": offloads,
 }
-"""Who reads NAME.json."""
+"""For each NAME.json, the function that converts it."""
 
 
 COMMANDS = {name: f"python -m benchmarks.{name}" for name in EARLIER}
-"""What repeats them."""
+"""For each benchmark, the command that repeats it."""
 
 
 def earlier(folder: Path = RESULTS) -> list[Outcome]:
-    """Read what is there of them."""
+    """Return the outcomes of the benchmarks that have a JSON file in the folder."""
     paths = ((read, folder / f"{name}.json") for name, read in EARLIER.items())
     return [read(json.loads(path.read_text())) for read, path in paths if path.exists()]

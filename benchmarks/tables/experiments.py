@@ -1,4 +1,4 @@
-"""Which experiments there are, and what they have measured so far."""
+"""The list of the experiments, and their recorded outcomes."""
 
 import importlib
 from pathlib import Path
@@ -11,16 +11,16 @@ EXPERIMENTS = {
     name: f"benchmarks.{name}.__main__"
     for name in ("backup", "rate_model", "pipeline", "polling", "load_testers", "file_io", "celery_pool")
 }
-"""The module of each, in the order of the report."""
+"""The module of each experiment, in the order of the report."""
 
 
 def experiment(module: str) -> Experiment:
-    """Import one."""
+    """Import an experiment's module."""
     return cast(Experiment, importlib.import_module(module))
 
 
 class Unreadable(Exception):
-    """Raised where a file is not what an experiment has written."""
+    """Raised for a file that no experiment has written in this form."""
 
 
 def _load(path: Path) -> Outcome:
@@ -31,11 +31,11 @@ def _load(path: Path) -> Outcome:
 
 
 def measured(folder: Path = RESULTS) -> list[Outcome]:
-    """Read what is there, in their order. Raises: Unreadable."""
+    """Return the recorded outcomes, in the order of the experiments. Raises: Unreadable."""
     paths = (folder / f"{name}.json" for name in EXPERIMENTS)
     return [_load(path) for path in paths if path.exists()]
 
 
 def charts(outcome: Outcome) -> list[Chart]:
-    """Draw what one has measured."""
+    """Draw the outcome of an experiment."""
     return experiment(EXPERIMENTS[outcome.name]).draw(outcome)

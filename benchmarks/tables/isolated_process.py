@@ -1,4 +1,4 @@
-"""Run an experiment in a process and a process group of its own, of which nothing is left when it has ended."""
+"""Runs an experiment in a new process and process group. At the end, all processes of the group are killed."""
 
 import contextlib
 import os
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 GRACE = 2.0
-"""Seconds that an interrupted experiment has to put its things away."""
+"""Seconds that an interrupted experiment has to clean up."""
 
 
 def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM where all of them are zombies
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM if all of them are zombies
         os.killpg(group, signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Interrupt it if the block is left by an error; kill what is left of its group in any case."""
+    """Interrupt the process after an error in the block. In any case, kill the rest of its group at the end."""
     try:
         yield
     except BaseException:
@@ -34,7 +34,7 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Take SIGTERM, as from `timeout`, and SIGHUP, as from a terminal that closes, for Ctrl-C."""
+    """Handle SIGTERM (for example of `timeout`) and SIGHUP (of a closed terminal) like Ctrl-C."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -44,7 +44,7 @@ def interruptible() -> Iterator[None]:
 
 
 def run(module: str, folder: Path, quick: bool) -> int:
-    """Measure. Returns: the exit status; what the experiment tells is on the standard error."""
+    """Measure. Returns: the exit status. The experiment writes its messages to the standard error."""
     command = [sys.executable, "-m", "benchmarks.tables.child", module, str(folder), *(["--quick"] if quick else [])]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
     with _ended(process):

@@ -1,11 +1,11 @@
-"""How figures are printed; whether a bound is reached is judged by what is printed."""
+"""Formats figures. Bounds are compared with the printed form of a figure."""
 
 import math
 from collections.abc import Sequence
 
 
 def decimals(value: float) -> int:
-    """Return the decimals worth printing: three figures that count, two of what is below 1."""
+    """Return the number of decimals to print: for three significant digits, or for two if the value is below 1."""
     if not value:
         return 0
     power = math.floor(math.log10(abs(value)))
@@ -18,7 +18,7 @@ def rounded(value: float) -> float:
 
 
 def printed(value: float) -> str:
-    """Print without a unit: 1.50, 27.9, 63,259."""
+    """Return a value as text, without a unit: 1.50, 27.9, 63,259."""
     return f"{value:,.{decimals(value)}f}"
 
 
@@ -28,12 +28,12 @@ def with_unit(text: str, unit: str) -> str:
 
 
 def bounded(bound: float, at_least: bool, unit: str) -> str:
-    """Print a bound, without zeros at its end: ≥ 1.5x."""
+    """Return a bound as text, without zeros at its end: ≥ 1.5x."""
     text = printed(bound)
     short = text.rstrip("0").rstrip(".") if "." in text else text
     return f"{'≥' if at_least else '≤'} {with_unit(short, unit)}"
 
 
 def spread(samples: Sequence[float]) -> str:
-    """Print the least and the greatest: 1.40–1.61; nothing for a single one."""
+    """Return the least and the greatest sample as text: 1.40–1.61; an empty text for a single sample."""
     return f"{printed(min(samples))}–{printed(max(samples))}" if len(samples) > 1 else ""

@@ -1,7 +1,7 @@
-"""What an experiment gives: samples, the claims they bear out or not, and tables for people to read.
+"""The outcome of an experiment: samples, claims, which the samples confirm or not, and tables for readers.
 
-An experiment is a module `benchmarks/NAME/__main__.py` with the two functions of `Experiment`. All that a report
-shows comes from the JSON file of its outcome, so that a report can be made again without measuring.
+An experiment is a module `benchmarks/NAME/__main__.py` with the two functions of `Experiment`. A report shows only data
+from the JSON file of an outcome, so it can be made again without a measurement.
 """
 
 import json
@@ -19,14 +19,14 @@ RESULTS = Path(__file__).parent.parent / "results"
 
 @dataclass(frozen=True)
 class Claim:
-    """A bound on a figure, and the figure, measured once a round: their median counts."""
+    """A bound on a figure, and the figure in each round. The median over the rounds is compared with the bound."""
 
     what: str  # "4 x 32 dhagas over 32 threads, time"
     bound: float
     at_least: bool
     samples: Sequence[float]
     unit: str = "x"
-    published: str = ""  # the figure in the experiment repeated here, where there is one
+    published: str = ""  # the published figure, if there is one
 
     @property
     def value(self) -> float:
@@ -35,28 +35,28 @@ class Claim:
 
     @property
     def reached(self) -> bool:
-        """Compare the figures that are printed, so that no reader sees 1.10 fail against 1.1."""
+        """Compare the figures in their printed form, so that no reader sees 1.10 miss a target of 1.1."""
         value, bound = rounded(self.value), rounded(self.bound)
         return value >= bound if self.at_least else value <= bound
 
     @property
     def target(self) -> str:
-        """Return the bound in print."""
+        """Return the bound as text."""
         return bounded(self.bound, self.at_least, self.unit)
 
     @property
     def ours(self) -> str:
-        """Return the median in print."""
+        """Return the median as text."""
         return with_unit(printed(self.value), self.unit)
 
     @property
     def spread(self) -> str:
-        """Return the least and the greatest of the rounds in print."""
+        """Return the least and the greatest figure of the rounds as text."""
         return spread(self.samples)
 
     @property
     def cells(self) -> list[str]:
-        """Return its line in a table with the head `CLAIMS`."""
+        """Return the claim's line in a table with the head `CLAIMS`."""
         ours = f"{self.ours} ({self.spread})" if self.spread else self.ours
         return [self.what, self.published or "–", self.target, ours, "yes" if self.reached else "**no**"]
 
@@ -66,7 +66,7 @@ CLAIMS = ("claim", "published", "target", "ours (rounds)", "reached")
 
 @dataclass(frozen=True)
 class Table:
-    """A table for people: cells are text."""
+    """A table for readers; its cells are text."""
 
     caption: str
     head: Sequence[str]
@@ -75,20 +75,20 @@ class Table:
 
 @dataclass
 class Outcome:
-    """What was measured, where and how."""
+    """The results of a measurement, with the machine and the settings."""
 
     name: str  # of the module
     title: str
     story: str  # what is compared, and what was published: two or three sentences
     where: dict[str, Any]  # machine.surroundings
-    knobs: dict[str, Any]  # what can be set, as it was set
-    samples: dict[str, Any]  # all of them, in a form that the module's `draw` knows
+    knobs: dict[str, Any]  # the settings
+    samples: dict[str, Any]  # all samples, in the form that the module's `draw` expects
     claims: list[Claim]
     tables: list[Table]
-    notes: list[str] = field(default_factory=list)  # what a reader must know to read the figures right
+    notes: list[str] = field(default_factory=list)  # notes that a reader needs to understand the figures
 
     def save(self, folder: Path = RESULTS) -> Path:
-        """Write everything as NAME.json, at once: a full disk leaves the old one. Returns: where."""
+        """Write everything to NAME.json, atomically: if the disk is full, the old file remains. Returns: the path."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.json"
         fresh = path.with_suffix(".new")
@@ -105,20 +105,20 @@ class Outcome:
 
 
 def score(outcomes: Iterable[Outcome]) -> str:
-    """Say how many targets of all are reached: 3 of 4; nothing where there are none."""
+    """Return how many targets are reached, such as "3 of 4"; an empty text if there are no targets."""
     claims = [claim for outcome in outcomes for claim in outcome.claims]
     return f"{sum(claim.reached for claim in claims)} of {len(claims)}" if claims else ""
 
 
 Tell = Callable[[str], None]
-"""Takes a line that says what is measured now."""
+"""A function that gets a line about the current measurement."""
 
 
 class Experiment(Protocol):
-    """What a module of an experiment has."""
+    """The functions of an experiment's module."""
 
     def measure(self, quick: bool, tell: Tell) -> Outcome:
-        """Run all rows, each beside its rivals, in rounds; quick: the same at the smallest size, for its shape."""
+        """Run all rows and rivals in rounds; with ``quick``, at the smallest size, only to check the form."""
 
     def draw(self, outcome: Outcome) -> list[Chart]:
         """Draw the outcome."""

@@ -1,4 +1,4 @@
-"""Dhaga beside threads, gevent, asyncio, uvloop and granian at a glance: how many times as fast or as small."""
+"""An overview: how many times as fast or as small Dhaga is as threads, gevent, asyncio, uvloop and granian."""
 
 import json
 import statistics
@@ -19,10 +19,10 @@ KERNEL = (
     *("yield-100", "spawn-join", "lock-100", "queue-100", "queue-ping-pong", "sleepers"),
     *("socketpair", "echo-100", "echo-1000", "echo-5000", "memory"),
 )
-"""The rows of the kernel that are shown: one of each kind, what is missed as well as what is reached."""
+"""The kernel's rows that are shown: one of each kind, with missed and with reached targets."""
 
 SERVICES = {"dhaga": SERVE, "threads": GTHREAD, "gevent": GEVENT, "uvloop": ASYNCPG, "granian": GRANIAN}
-"""Whose servers stand for whom in the rows on services."""
+"""For each rival, the server that represents it in the rows of the services."""
 
 RATES = ("answers a second (p99)", *SERVICES.values())
 """The head of the table of ``rates``."""
@@ -36,15 +36,15 @@ SHOWN = {
     "Flask, 20 ms of waiting: 1,000 clients": ("wait 1000", "rate"),
     'WSGI "hello": 100 clients': ("hello 100", "rate"),
 }
-"""The rows of the services that are shown: answers a second, or how long one answer in a hundred takes at least."""
+"""The services' rows that are shown: answers per second, or the 99th percentile of the latency."""
 
 Samples = Mapping[str, Sequence[float]]
-"""By rival, one a round."""
+"""For each rival, one sample per round."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """One work, and how many times as fast or as small Dhaga is beside each rival that has a part in it."""
+    """A work, and how many times as fast or as small Dhaga is as each rival that was measured at it."""
 
     title: str
     times: Mapping[str, float]
@@ -82,7 +82,7 @@ def _read(folder: Path, name: str) -> Any:
 
 
 def works(folder: Path) -> Iterator[Work]:
-    """Return what is in the folder."""
+    """Yield the works whose results are in the folder."""
     if found := _read(folder, "service"):
         yield from _services(ServiceResults(**found))
     if found := _read(folder, "kernel"):
@@ -100,13 +100,13 @@ def works(folder: Path) -> Iterator[Work]:
 
 
 def lines(folder: Path) -> Iterator[list[str]]:
-    """Return the cells of a table; a dash for a rival that has no part in a work."""
+    """Yield the cells of a table's lines; a dash for a rival that was not measured at a work."""
     for work in works(folder):
         yield [work.title, *(told(work.times[rival]) if rival in work.times else "–" for rival in RIVALS)]
 
 
 def rates(folder: Path) -> Iterator[list[str]]:
-    """Return, for each service shown, the answers a second of each server, and in brackets the 99th percentile."""
+    """Yield, for each service shown, the answers per second of each server, with the 99th percentile in brackets."""
     if not (found := _read(folder, "service")):
         return
     results = ServiceResults(**found)
@@ -123,5 +123,5 @@ def _rate(results: ServiceResults, row: str, server: str) -> str:
 
 
 def told(times: float) -> str:
-    """Print how many times as much it is."""
+    """Return a ratio as text."""
     return with_unit(printed(times), "x")

@@ -1,4 +1,4 @@
-"""Where outcomes were measured."""
+"""The machines on which outcomes were measured."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from benchmarks.tables.outcome import Outcome
 
 SHARED = ("processor", "cpus", "system", "python", "python built with profile", "versions")
-"""What holds for all that is measured on a machine."""
+"""Keys of the values that are the same for all measurements on a machine."""
 
 
 def text(value: Any) -> str:
-    """Print a setting."""
+    """Return a setting as text."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {text(each)}" for key, each in value.items())
     if isinstance(value, list | tuple):
@@ -23,7 +23,7 @@ def text(value: Any) -> str:
 
 
 def machines(outcomes: Iterable[Outcome]) -> dict[str, str]:
-    """Return the machines and what is installed there; several values where they differ."""
+    """Return the machines and their installed software; if outcomes differ in a value, all of its values."""
     found: dict[str, dict[str, None]] = {}
     for key, value in ((key, outcome.where[key]) for outcome in outcomes for key in SHARED if key in outcome.where):
         each = [f"{name} {number}" for name, number in value.items()] if isinstance(value, dict) else [text(value)]
@@ -32,7 +32,7 @@ def machines(outcomes: Iterable[Outcome]) -> dict[str, str]:
 
 
 def sentence(outcomes: Sequence[Outcome]) -> str:
-    """Say where they were measured, and in how many rounds."""
+    """Return a sentence about the machine and the number of rounds of outcomes."""
     found = machines(outcomes)
     profile = {"yes": "with", "no": "without"}.get(found.get("python built with profile", ""), "with and without")
     efforts = ({**each.where.get("effort", {}), **each.knobs} for each in outcomes)

@@ -1,4 +1,4 @@
-"""Tables and charts of README.md and the documents, from the JSON files: all that stands between two markers."""
+"""Writes the tables and charts of README.md and the documents, between their markers, from the JSON files."""
 
 import json
 import re
@@ -30,7 +30,7 @@ CORES = ROOT / "docs/explained/all-cores.md"
 PAGES = (README, HOME, FAIRNESS, WHY, CORES, BENCHMARKS, DETAILS)
 BLOCK = re.compile(r"(<!-- (\w+): begin[^\n]* -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 WIDTH = 140
-"""Of the lines of the pages."""
+"""Maximum width of the lines of the pages."""
 
 UNMEASURED = "Not measured yet: `make tables`."
 
@@ -43,7 +43,7 @@ def _filled(text: str) -> str:
 
 
 def beside(folder: Path) -> str:
-    """Return how many times as much Dhaga does as each rival."""
+    """Return the table of Dhaga's ratios to each rival."""
     return table(overview.HEAD, overview.lines(folder))
 
 
@@ -67,11 +67,11 @@ FIGURES = (
         "each-kind-of-work",
     ),
 )
-"""What the first pages show: a work, a rival, what the figure says, and the heading of its measurement."""
+"""The figures of the first pages: a work, a rival, the meaning of the figure, and the heading of its measurement."""
 
 
 def _told(folder: Path, title: str, rival: str) -> str:
-    """Return how many times as much it is. Raises: KeyError, if it is measured no more."""
+    """Return the ratio to a rival as text. Raises: KeyError if the work is no longer measured."""
     return overview.told({work.title: work for work in overview.works(folder)}[title].times[rival])
 
 
@@ -95,7 +95,7 @@ def home(folder: Path) -> str:
 
 
 def beside_gevent(folder: Path) -> str:
-    """Return a sentence on the works at which gevent was measured."""
+    """Return a sentence about the works at which gevent was measured."""
     works = [work for work in overview.works(folder) if "gevent" in work.times]
     ahead = sum(work.times["gevent"] >= 1.005 for work in works)
     told = {work.title: overview.told(work.times["gevent"]) for work in works}
@@ -109,7 +109,7 @@ def beside_gevent(folder: Path) -> str:
 
 
 def rates(folder: Path) -> str:
-    """Return how many requests each server answers, and where that was measured."""
+    """Return the table of the requests that each server answers, and the machine."""
     lines = list(overview.rates(folder))
     return f"{table(overview.RATES, lines)}\n\n{_filled(sentence(_of_service(folder)))}" if lines else UNMEASURED
 
@@ -119,27 +119,27 @@ def _of_service(folder: Path) -> list[Outcome]:
 
 
 def claims(folder: Path) -> str:
-    """Return the claims of the experiments, and where they were measured."""
+    """Return the claims of the experiments, and the machine."""
     outcomes = measured(folder)
     lines = [[f"`{each.name}`", *claim.cells] for each in outcomes for claim in each.claims]
     return f"{table(('experiment', *CLAIMS), lines)}\n\n{_filled(sentence(outcomes))}" if lines else UNMEASURED
 
 
 def service(folder: Path) -> str:
-    """Return how services fare under load, what is asked of them, and where it was measured."""
+    """Return the tables of services under load, their targets, and the machine."""
     outcomes = _of_service(folder)
     tables = [table(each.head, each.lines) for outcome in outcomes for each in outcome.tables]
     return "\n\n".join([*tables, _claims_in_few_lines(outcomes)]) if outcomes else UNMEASURED
 
 
 def preempted(folder: Path) -> str:
-    """Return how long clients wait beside a thread, and beside views, that compute."""
+    """Return the tables of clients' waits while a thread computes, and while views compute."""
     file = folder / "preemption.json"
     return preemption.summary(json.loads(file.read_text())) if file.exists() else UNMEASURED
 
 
 def cores(folder: Path) -> str:
-    """Return how works scale over OS threads, and where that was measured."""
+    """Return how works scale with the number of OS threads, and the machine."""
     file = folder / "cores.json"
     if not file.exists():
         return UNMEASURED
@@ -150,19 +150,19 @@ def cores(folder: Path) -> str:
 
 
 def young(folder: Path) -> str:
-    """Return the works beside young frameworks, and where they were measured."""
+    """Return the table of the works of young frameworks, and the machine."""
     results = json.loads((folder / "young.json").read_text())
     where = results["where"]
     return f"{young_report.frameworks(results)}\n\n{where['python']}, {where['cpus']} x {where['processor']}."
 
 
 def young_simulations(folder: Path) -> str:
-    """Return what young tools of simulation find."""
+    """Return the table of what young simulation tools find."""
     return young_report.simulations(json.loads((folder / "young.json").read_text()))
 
 
 def kernel(folder: Path) -> str:
-    """Return the score of the kernel, its table to unfold, and where it was measured."""
+    """Return the kernel's number of reached targets, its table in a collapsible block, and the machine."""
     reached = score(each for each in earlier(folder) if each.name == "kernel")
     parts = kernel_markdown(Results.load_from(folder / "kernel.json")).split("\n\n")
     rows = next(part for part in parts if part.startswith("| work"))
@@ -171,7 +171,7 @@ def kernel(folder: Path) -> str:
 
 
 def parts(folder: Path) -> str:
-    """Return what the benchmarks of the parts claim; nothing of them was published by others."""
+    """Return the claims of the benchmarks of the parts. Others have published no figures for these."""
     return _claims_in_few_lines(
         [each for each in earlier(folder) if each.claims and each.name not in ("kernel", "service", "cores")]
     )
@@ -208,12 +208,12 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
 
 
 def rewritten(text: str, folder: Path = RESULTS) -> str:
-    """Return a text with what is between its markers written anew."""
+    """Return a text in which the parts between markers are replaced by new ones."""
     return BLOCK.sub(lambda found: f"{found[1]}{BLOCKS[found[2]](folder)}\n{found[3]}", text)
 
 
 def write() -> None:
-    """Write the pages and the charts that they show."""
+    """Write the pages, and the charts that they show."""
     for page in PAGES:
         page.write_text(rewritten(page.read_text()))
     readme_charts.draw(RESULTS)

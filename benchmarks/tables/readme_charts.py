@@ -1,4 +1,4 @@
-"""The charts that the documents show, each a file beside the JSON that it is drawn from, in the colours of the page."""
+"""The charts in the documents. Each is a file beside the JSON from which it is drawn, in the colours of the page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from benchmarks.tables.outcome import Outcome
 from benchmarks.tables.svg import inline
 
 FOLDER = "../../benchmarks/results"
-"""Of the files, as seen from docs/reference."""
+"""The folder of the files, relative to docs/reference."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One chart of an experiment: how its caption begins, and what the page says of it."""
+    """One chart of an experiment: the beginning of its caption, and the page's text about it."""
 
     experiment: str
     caption: str
@@ -23,11 +23,11 @@ class Picture:
 
     @property
     def file(self) -> str:
-        """Return the name of its file."""
+        """Return the name of the chart's file."""
         return f"{self.experiment}.svg"
 
     def among(self, drawn: list[Chart]) -> Chart:
-        """Find it. Raises: LookupError, if the experiment draws it no more."""
+        """Return this chart from an experiment's charts. Raises: LookupError if the experiment no longer draws it."""
         for chart in drawn:
             if chart.caption.startswith(self.caption):
                 return chart
@@ -45,13 +45,13 @@ SHOWN = (
 
 
 def there(folder: Path) -> Iterator[tuple[Picture, Outcome]]:
-    """Return those whose experiments have been measured."""
+    """Yield the pictures whose experiments have an outcome in the folder, each with the outcome."""
     outcomes = {outcome.name: outcome for outcome in measured(folder)}
     return ((each, outcomes[each.experiment]) for each in SHOWN if each.experiment in outcomes)
 
 
 def shown(folder: Path) -> str:
-    """Return the pictures as the page has them, with what they show."""
+    """Return the pictures in the page's form, with the texts about them."""
     known = [picture for picture, _ in there(folder)]
     return "\n\n".join(
         f"{each.words[:1].upper()}{each.words[1:]}:\n\n```{{raw}} html\n:file: {FOLDER}/{each.file}\n```"

@@ -1,6 +1,6 @@
-"""One page with everything: claims, tables and charts of all outcomes, in a file that needs nothing else.
+"""The report: claims, tables and charts of all outcomes, in one self-contained file.
 
-It is made from the outcomes alone, so that the same JSON gives the same bytes.
+It depends only on the outcomes, so the same JSON gives the same bytes.
 """
 
 import re
@@ -22,17 +22,17 @@ from benchmarks.tables.svg import inline
 
 FOLDER = Path(__file__).parent
 LEAST, MOST = 1 / 8, 128.0
-"""Times as much that bars of the overview reach to, on the scale of the claims: 1.05x is seen beside 100x."""
+"""Ratios at the ends of the overview's bars. Bars use the scale of the claims, so that 1.05x and 100x are visible."""
 
 ROOT = FOLDER.parent.parent
 SITE = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"] + "/"
-"""Where the page leads back to. The site's own copy has relative links in its place: docs/_ext/report_page.py."""
+"""The URL of the page's links to the site. The site's own copy has relative links: docs/_ext/report_page.py."""
 
 MARK = ROOT / "docs/_static/mark.svg"
-"""The picture beside the name, as on the site."""
+"""The logo beside the name, as on the site."""
 
 AHEAD = 1.005
-"""From here on it is printed as 1.01x: ahead; as much below 1 it is behind."""
+"""The ratio from which on Dhaga counts as ahead, because it is printed as 1.01x. Below the inverse, it is behind."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Part:
 
 
 def prose(text: str) -> Markup:
-    """Escape a text, and print as code what stands in backticks."""
+    """Escape a text, and mark parts in backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -57,23 +57,23 @@ def _drawn(part: Part, number: int, chart: Chart) -> Markup:
 
 
 def bar(times: float) -> float:
-    """Return how long a bar of the overview is, of 100 at most; below 0 it is behind."""
+    """Return the length of a bar of the overview, at most 100; negative if Dhaga is behind."""
     return 100 * place(max(LEAST, times), MOST)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Dhaga beside one rival, over all works that both do."""
+    """Dhaga compared with one rival, over all works that both do."""
 
     rival: str
-    middle: float  # how many times as fast or as small, the median of the works
+    middle: float  # how many times as fast or as small: the median of the works
     ahead: int
     level: int
     works: int
 
 
 def standings(works: Sequence[Work]) -> list[Standing]:
-    """Return how Dhaga stands beside each rival that was measured."""
+    """Return the comparison of Dhaga with each rival that was measured."""
     found = []
     for rival in RIVALS:
         if times := [work.times[rival] for work in works if rival in work.times]:
@@ -87,7 +87,7 @@ def _is_level(times: float) -> bool:
 
 
 def counted(part: Part) -> str:
-    """Say what a section holds: how many targets it has and reaches, or how many rows without any."""
+    """Return a text about a section: how many targets it has and reaches, or its number of rows if it has none."""
     outcome = part.outcome
     if outcome.claims:
         return f"{score([outcome])} targets"
@@ -96,7 +96,7 @@ def counted(part: Part) -> str:
 
 
 def page(experiments: Sequence[Part], earlier: Sequence[Part], works: Sequence[Work] = ()) -> str:
-    """Return the page; `works`: what stands first, Dhaga beside its rivals."""
+    """Return the page. `works`: the comparison of Dhaga with its rivals, which comes first."""
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""What an experiment that is run by itself tells: its progress, its outcome, and its files."""
+"""The output of an experiment that is run as a command: its progress, its outcome, and its files."""
 
 import sys
 from collections.abc import Iterable
@@ -10,18 +10,18 @@ from benchmarks.tables.outcome import Outcome
 
 
 def tell(text: str) -> None:
-    """Say what is measured now."""
+    """Print a line about the current measurement."""
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def show_tables(outcome: Outcome) -> None:
-    """Print its tables."""
+    """Print the tables of an outcome."""
     for each in outcome.tables:
         print(f"\n{each.caption}\n\n{table(each.head, each.lines)}")
 
 
 def show(outcome: Outcome) -> None:
-    """Print its tables, and how each claim does."""
+    """Print the tables of an outcome, and the result of each claim."""
     show_tables(outcome)
     print()
     for claim in outcome.claims:
@@ -29,7 +29,7 @@ def show(outcome: Outcome) -> None:
 
 
 def save(outcome: Outcome, charts: Iterable[Chart], folder: Path) -> None:
-    """Write its JSON, and its charts beside that."""
+    """Write the JSON of an outcome, and its charts to the same folder."""
     path = outcome.save(folder)
     for number, chart in enumerate(charts, 1):
         path.with_name(f"{outcome.name}-{number}.svg").write_text(chart.svg)

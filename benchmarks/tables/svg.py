@@ -1,4 +1,4 @@
-"""Pictures for a page that holds several: ids that do not meet, the page's fonts, a title and a description."""
+"""SVG pictures for a page with several of them: with unique ids, the page's fonts, a title and a description."""
 
 import re
 from xml.etree import ElementTree
@@ -29,7 +29,7 @@ ElementTree.register_namespace("xlink", XLINK)
 
 
 def _rename(element: Element, prefix: str) -> None:
-    """Put a prefix before the ids of an element and before those it refers to."""
+    """Put a prefix before the ids of an element, and before the ids that it refers to."""
     for name, value in element.attrib.items():
         if name == "id":
             element.set(name, prefix + value)
@@ -40,21 +40,21 @@ def _rename(element: Element, prefix: str) -> None:
 
 
 def _set_fonts(element: Element) -> None:
-    """Leave the size, and take the page's fonts."""
+    """Remove an element's fonts, so that the page's fonts apply, but keep the size."""
     if style := element.get("style"):
         element.set("style", re.sub(r"(font(?:-family)?:[^;']*?)'[^;]*", rf"\g<1>{FONTS}", style))
 
 
 def _round(element: Element) -> None:
-    """Round to hundredths of a point: nothing that is seen, and half the bytes."""
+    """Round coordinates to hundredths of a point. This is invisible, and halves the number of bytes."""
     for name in NUMBERS:
         if text := element.get(name):
             element.set(name, re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text).strip())
 
 
 def _follow_theme(root: Element) -> None:
-    """Take colours of the page, which differ by day and by night: paper, ink, and each rival's own."""
-    root.set("fill", "currentColor")  # of text, which is black by default
+    """Use the page's colours for background, text and each rival. They differ between the light and the dark theme."""
+    root.set("fill", "currentColor")  # for text, which is black by default
     for element in root.iter():
         if style := element.get("style"):
             for colour, themed in THEMED.items():
@@ -77,7 +77,7 @@ def _describe(root: Element, key: str, title: str, description: str) -> None:
 
 
 def _parsed(svg: str) -> Element:
-    """Parse, without what tells of the drawing program; its one rule of style would hold for the whole page."""
+    """Parse a picture, without the drawing program's metadata and its style rule, which would affect the whole page."""
     root = ElementTree.fromstring(svg)
     for name in ("metadata", "defs"):
         for found in root.findall(f"{{{SVG}}}{name}"):
@@ -91,7 +91,7 @@ def _parsed(svg: str) -> Element:
 
 
 def inline(svg: str, key: str, title: str, description: str) -> str:
-    """Return the picture as it stands in a page: as wide as there is room, every id with the key before it."""
+    """Return the picture for a page: it is as wide as possible, and every id begins with the key."""
     root = _parsed(svg)
     _follow_theme(root)
     for element in root.iter():

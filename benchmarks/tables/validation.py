@@ -1,4 +1,4 @@
-"""Is an outcome whole? What CI asks of an experiment, whatever the figures are."""
+"""Checks that an outcome is complete. CI requires this of every experiment, whatever the figures are."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ def _of_table(table: Table) -> Iterator[str]:
 
 
 def problems(outcome: Outcome, charts: Sequence[Chart]) -> list[str]:
-    """Return what is missing or wrong."""
+    """Return the missing or wrong parts of an outcome."""
     needed = ("title", "story", "where", "knobs", "samples", "claims", "tables")
     found = [f"no {part}" for part in needed if not getattr(outcome, part)]
     found += [] if charts else ["no charts"]

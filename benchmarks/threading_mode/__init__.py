@@ -1,1 +1,1 @@
-"""Threaded programs as they are deployed, before and after: on OS threads, and unchanged on dhagas."""
+"""Threaded programs as they are deployed: before on OS threads, and then unchanged on dhagas."""

@@ -1,8 +1,9 @@
 """From threading mode, before and after: `python -m benchmarks.threading_mode`.
 
-Programs and services as they are deployed on OS threads, and the same code on dhagas by the command that the page "From
-threading mode" gives, in turn within each round: how many waits end a second, what CPU time does each take, and what
-memory does the process have at most, with its workers? Celery's pools are in `python -m benchmarks.celery_pool`.
+Programs and services run as they are deployed on OS threads, and with the same code on dhagas, started by the command
+in the page "From threading mode". The two take turns within each round. How many waits end per second, what CPU time
+does a wait take, and what is the maximum memory of the process with its workers? Celery's pools are measured by `python
+-m benchmarks.celery_pool`.
 """
 
 import argparse
@@ -28,7 +29,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PATIENCE = 120.0
 GLANCE = 0.05
-"""Seconds between two looks at the memory."""
+"""Seconds between two readings of the memory."""
 
 PACKAGES = ("oslo.service", "dask", "flask-socketio", "simple-websocket", "gunicorn", "websocket-client")
 OPTIONS = ("--log-level", "error", "--worker-connections", "10000")
@@ -38,7 +39,7 @@ SERVE = ("-m", "dhaga", "serve", "benchmarks.threading_mode.site:app", "--bind",
 
 @dataclass(frozen=True)
 class Size:
-    """How many wait at once, how often in all, and how long each time."""
+    """The number of simultaneous waits, the total number of waits, and the seconds of a wait."""
 
     at_once: int
     each: int
@@ -54,7 +55,7 @@ SIZE, QUICK = Size(500, 10, 0.1), Size(4, 2, 0.01)
 
 @dataclass(frozen=True)
 class Way:
-    """One way to run a program. ``load``: the kind of clients of a service; empty for a program with its own work."""
+    """One way to run a program. ``load``: the kind of a service's clients; empty for a program with its own work."""
 
     row: str
     name: str
@@ -63,7 +64,7 @@ class Way:
 
 
 def ways() -> list[Way]:
-    """Return all, those of a row next to each other, on threads first."""
+    """Return all ways. The ways of a row are adjacent, and threads come first."""
     oslo, dask, site = (str(HERE / f"{name}.py") for name in ("oslo_jobs", "dask_tasks", "site"))
     return [
         Way("oslo.service, a thread a job", "threads", (oslo,)),
@@ -87,7 +88,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(words: list[str], log: Any, size: Size) -> Iterator[subprocess.Popen[str]]:
-    """Run a Python with these arguments; what is left of it at the end of the block is killed."""
+    """Run Python with these arguments. At the end of the block, kill its remaining processes."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "THREADING_MODE_SECONDS": str(size.seconds)}
     with subprocess.Popen(
         [sys.executable, *words], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
@@ -103,7 +104,7 @@ def running(words: list[str], log: Any, size: Size) -> Iterator[subprocess.Popen
 
 
 def listening(port: int, process: subprocess.Popen[str]) -> None:
-    """Wait until somebody listens there. Raises: RuntimeError if the process ends before."""
+    """Wait until a process listens at the port. Raises: RuntimeError if ``process`` ends before."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -115,7 +116,7 @@ def listening(port: int, process: subprocess.Popen[str]) -> None:
 
 
 class MemoryWatch(threading.Thread):
-    """Look at the memory of a process and its children while a block runs. ``most``: bytes."""
+    """A thread that reads the memory of a process and its children during a block. ``most``: the maximum in bytes."""
 
     def __init__(self, process: int) -> None:
         super().__init__(daemon=True)
@@ -125,7 +126,7 @@ class MemoryWatch(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(GLANCE):
-            with suppress(OSError):  # one has ended meanwhile
+            with suppress(OSError):  # a process has ended meanwhile
                 self.most = max(self.most, sum(map(private_memory, family(self.process))))
 
     def __enter__(self) -> Self:
@@ -148,7 +149,7 @@ def cpu(process: int) -> float:
 
 
 def watch(measured: subprocess.Popen[str], timed: subprocess.Popen[str], waits: int) -> dict[str, float]:
-    """Wait until a process has told its rate. Returns: that; CPU µs a wait and the most MB of the measured one."""
+    """Wait until a process prints its rate. Returns: the rate, and CPU µs per wait and maximum MB of ``measured``."""
     assert timed.stdout is not None
     late = threading.Timer(PATIENCE, timed.kill)
     late.start()
@@ -164,7 +165,7 @@ def watch(measured: subprocess.Popen[str], timed: subprocess.Popen[str], waits: 
 
 
 def sample(way: Way, size: Size) -> dict[str, float]:
-    """Measure once. Raises: RuntimeError, with the last words of what has failed."""
+    """Measure once. Raises: RuntimeError with the last output of a process that fails."""
     port = free_port()
     words = [word.format(port=port, at_once=size.at_once) for word in way.command]
     with tempfile.TemporaryFile("w+") as log:
@@ -184,7 +185,7 @@ def sample(way: Way, size: Size) -> dict[str, float]:
 
 
 def run(size: Size, rounds: int) -> list[dict[str, Any]]:
-    """Return a row a way, with the samples of all rounds and their medians; prints as it goes."""
+    """Return a row for each way, with the samples of all rounds and their medians. Print the progress."""
     found: dict[Way, list[dict[str, float]]] = {way: [] for way in ways()}
     for number in range(rounds):
         for way, samples in found.items():

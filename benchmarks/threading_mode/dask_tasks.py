@@ -4,7 +4,7 @@ import importlib
 import sys
 import time
 
-dask = importlib.import_module("dask")  # which tells type checkers nothing of its names
+dask = importlib.import_module("dask")  # so that type checkers do not check its names
 
 at_once, tasks, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 work = [dask.delayed(time.sleep)(seconds, dask_key_name=f"task-{number}") for number in range(tasks)]

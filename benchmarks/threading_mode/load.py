@@ -1,7 +1,7 @@
 """The clients: `python -m dhaga -m benchmarks.threading_mode.load KIND PORT CLIENTS EACH`.
 
-It prints `begin`, and in the end the answers a second.
-A rate counts from when all clients are connected and have had one answer. Each checks what it is answered.
+It prints `begin`, and at the end the answers per second.
+The rate is measured from when all clients have connected and had one answer. Each client checks its answers.
 """
 
 import http.client
@@ -18,7 +18,7 @@ Ask = Callable[[int], None]
 
 
 def by_http(port: int) -> Ask:
-    """Return what asks for the page that waits, over a connection that stays."""
+    """Return a function that requests the page that waits, over a kept connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.connect()
 
@@ -31,7 +31,7 @@ def by_http(port: int) -> Ask:
 
 
 def by_socketio(port: int) -> Ask:
-    """Return what emits an event with an acknowledgement, over a WebSocket of its own."""
+    """Return a function that emits an event with an acknowledgement, over a new WebSocket."""
     url = f"ws://127.0.0.1:{port}/socket.io/?EIO=4&transport=websocket"
     sock: Any = websocket.create_connection(url, timeout=PATIENCE)
     assert sock.recv().startswith("0")  # Engine.IO's open
@@ -51,7 +51,7 @@ KINDS = {"http": by_http, "socketio": by_socketio}
 
 
 def measure(kind: str, port: int, clients: int, each: int) -> float:
-    """Return answers a second."""
+    """Return answers per second."""
     connected = threading.Barrier(clients + 1)
     answers: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A service of OpenStack's kind: a thread of oslo.service's threading backend for each job, many of them at once."""
+"""A service like OpenStack's: each job runs in a thread of oslo.service's threading backend, many jobs at once."""
 
 import importlib
 import sys
@@ -7,7 +7,7 @@ import time
 
 sys.modules["eventlet"] = None  # type: ignore[assignment]  # oslo.service looks for it
 backend = importlib.import_module("oslo_service.backend")
-backend.init_backend(backend.BackendType.THREADING)  # before the module that it replaces
+backend.init_backend(backend.BackendType.THREADING)  # before the import of the module that it replaces
 group = importlib.import_module("oslo_service.threadgroup").ThreadGroup()
 
 at_once, jobs, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])

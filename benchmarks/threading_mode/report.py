@@ -1,4 +1,4 @@
-"""The figures as a table, which the page "From threading mode" shows as well: each beside that of OS threads."""
+"""The table of the figures, each with its ratio to OS threads. The page "From threading mode" shows it, too."""
 
 import json
 import math
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def shown(rows: Iterable[Row]) -> str:
-    """Lay out rows; in brackets the ratio to the first row of the same program."""
+    """Return rows as a table, with the ratio to the first row of the same program in brackets."""
     firsts: dict[str, Row] = {}
     lines = []
     for row in rows:
@@ -30,7 +30,7 @@ def cell(value: float, first: float, is_first: bool) -> str:
 
 
 def celery_rows(folder: Path) -> Iterator[Row]:
-    """Yield the rows of the benchmark of Celery's pools: tasks that wait, all at once."""
+    """Yield the rows of the benchmark of Celery's pools, for tasks that all wait at once."""
     samples = json.loads((folder / "celery_pool.json").read_text())["samples"]
     for pool in ("threads", "dhaga"):
         waits, cpu, memory = (
@@ -40,6 +40,6 @@ def celery_rows(folder: Path) -> Iterator[Row]:
 
 
 def page(folder: Path = RESULTS) -> str:
-    """Return the table of the page, of what was recorded."""
+    """Return the page's table of the recorded figures."""
     rows: list[Row] = json.loads((folder / "threading_mode.json").read_text())["rows"]
     return shown([*rows, *celery_rows(folder)])

@@ -1,1 +1,1 @@
-"""Web servers beside others: `python -m benchmarks.web`."""
+"""Dhaga's web servers and others at the same work: `python -m benchmarks.web`."""

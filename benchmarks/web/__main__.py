@@ -1,9 +1,9 @@
 """Web servers at the same work, on one core each: `python -m benchmarks.web`, on Linux, with wrk.
 
-`hello-100`, `hello-1000`: a small answer over so many connections that are kept, to wrk on another core. `idle-polls`:
-the same over 100, before and while 10,000 more connections wait in the app for an event. Each measurement has a server
-process of its own; the rivals take turns within each round, and a ratio is the median of those within the rounds. By
-the wall clock a neighbour's load on that core shows; in the CPU time that the server spends on a request it does not.
+`hello-100`, `hello-1000`: a small answer over 100 or 1,000 kept connections, to wrk on another core. `idle-polls`: the
+same over 100 connections, before and while 10,000 more connections wait in the app for an event. Each measurement has a
+new server process. The rivals take turns within each round, and a ratio is the median of the ratios within the rounds.
+Other programs on the core affect wall-clock time, but not the server's CPU time per request.
 """
 
 import argparse
@@ -41,20 +41,20 @@ HELLO = {"hello-100": 100, "hello-1000": 1000}
 IDLE = "idle-polls"
 ROWS = (*HELLO, IDLE)
 HOLDING = DHAGA, GUNICORN, PYWSGI, GUNICORN_GEVENT
-"""Who holds the idle polls: a greenlet each. Threads could not, and uvicorn's app is another one."""
+"""The rivals that hold the idle polls, with a greenlet for each. Threads cannot, and uvicorn runs a different app."""
 
 FASTER = ((DHAGA, PYWSGI, 10.0), (DHAGA, UVICORN, 1.5), (GUNICORN, GUNICORN_GEVENT, 1.3))
-"""Who has to serve how many times as many requests as whom."""
+"""The targets: the first server serves at least this many times as many requests as the second."""
 
 MOST_MB, LEAST_KEPT = 250.0, 0.7
-"""What a process may hold with the idle polls in it, and the share of its rate that it has to keep."""
+"""The targets with idle polls: maximum MB of the process, and minimum fraction of the rate without idle polls."""
 
 
 class Results(samples.Results):
     """The samples of this benchmark, and their ratios."""
 
     def ratio(self, row: str, ours: str, theirs: str, key: str) -> float:
-        """Return the median over the rounds of ours by theirs."""
+        """Return the median over the rounds of the figure of ``ours`` divided by ``theirs``."""
         pairs = zip(self.of(row, ours, key), self.of(row, theirs, key), strict=False)
         return statistics.median([mine / other for mine, other in pairs] or [float("nan")])
 
@@ -63,14 +63,14 @@ class Results(samples.Results):
 
 
 def measure_hello(row: str, rival: str, seconds: int, cpus: tuple[int, int]) -> Sample:
-    """Load a fresh server."""
+    """Load a new server."""
     with serving(rival, cpus[0]) as server:
         load.wrk(server, HELLO[row], WARM_UP, cpus[1])
         return {**load.wrk(server, HELLO[row], seconds, cpus[1]), "memory": server.resident()}
 
 
 def measure_polls(rival: str, count: int, seconds: int, cpus: tuple[int, int]) -> Sample:
-    """Load a fresh server without the idle polls, and with them."""
+    """Load a new server without the idle polls, and then with them."""
     with serving(rival, cpus[0], holds=True) as server:
         load.wrk(server, 100, WARM_UP, cpus[1])
         alone = load.wrk(server, 100, seconds, cpus[1])
@@ -92,7 +92,7 @@ def measure_polls(rival: str, count: int, seconds: int, cpus: tuple[int, int]) -
 
 
 def run(rows: Iterable[str], rivals: Collection[str], rounds: int, seconds: int, count: int) -> Results:
-    """Measure every row, the rivals in turn; who fails is not asked again in a row."""
+    """Measure every row, the rivals in turn. A rival that fails in a row is not run in it again."""
     pinned = cpus()
     if pinned is None:
         sys.exit("two CPUs are needed, one for the server and one for the load")
@@ -127,7 +127,7 @@ def where(rounds: int, seconds: int) -> dict[str, Any]:
     return found
 
 
-# ---- telling
+# ---- reporting
 
 
 NOTES = """\

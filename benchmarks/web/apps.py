@@ -1,4 +1,4 @@
-"""What the servers of `benchmarks.web` serve: 'hello', and in the other row a site whose /poll waits for an event."""
+"""The apps of `benchmarks.web`: 'hello', and a site whose /poll waits for an event, for the row `idle-polls`."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,7 +22,9 @@ async def hello_asgi(scope: dict[str, Any], receive: Callable[..., Any], send: C
 
 
 class Site:
-    """A WSGI app: /poll waits for an event that never comes, /waiting tells how many do, all else is 'hello'."""
+    """A WSGI app. /poll waits for an event that never comes, /waiting returns the number of waiting polls, and all
+    other paths return 'hello'.
+    """
 
     def __init__(self, event: Any) -> None:
         self.event = event

@@ -1,6 +1,6 @@
 """The load of `benchmarks.web`: wrk, and a process that holds idle connections, each with a long poll.
 
-`python -m benchmarks.web.load PORT COUNT` is that process; it prints how many have been sent, then waits to be killed.
+`python -m benchmarks.web.load PORT COUNT` is this process. It prints the number of polls sent, and runs until killed.
 """
 
 import contextlib
@@ -20,21 +20,21 @@ from benchmarks.machine import raise_file_limit
 from benchmarks.web.servers import Server
 
 POLL = b"GET /poll HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-PATIENCE = 60.0  # seconds until all polls have come to the app
+PATIENCE = 60.0  # maximum seconds until all polls have reached the app
 UNITS = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7}
 
 
 Load = dict[str, float]
-"""What wrk saw, and what it cost: requests, requests a second, latencies in µs, errors; CPU a request of the server in
-µs, and the shares of a CPU that the server and wrk have used.
+"""The figures of wrk: requests, requests per second, latencies in µs and errors; and the server's CPU time per request
+in µs, and the fractions of a CPU that the server and wrk have used.
 """
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
-"""Seconds; the system counts CPU time in these."""
+"""The unit in seconds in which the system counts CPU time."""
 
 
 def wrk(server: Server, connections: int, seconds: float, cpu: int, path: str = "") -> Load:
-    """Load a server from another CPU, on connections that are kept. Raises: RuntimeError if nothing was answered."""
+    """Load a server from another CPU, on kept connections. Raises: RuntimeError if nothing was answered."""
     command = ["taskset", "--cpu-list", str(cpu), "wrk", "-t1", f"-c{connections}", "--latency", server.url + path]
     before, before_wrk, began = server.cpu(), children_cpu(), monotonic()
     text = report(command, seconds)
@@ -57,7 +57,7 @@ def wrk(server: Server, connections: int, seconds: float, cpu: int, path: str = 
 
 
 def report(command: list[str], seconds: float) -> str:
-    """Let wrk work for so long. It takes whole seconds alone, but an interrupt ends it before, with its report."""
+    """Run wrk for ``seconds``, and return its report. wrk accepts only whole seconds; an interrupt ends it earlier."""
     command = [*command, f"-d{math.ceil(seconds)}s"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
@@ -83,13 +83,13 @@ def latency(text: str, percent: int) -> float:
 
 
 def errors(text: str) -> int:
-    """Return how many requests failed, by what wrk prints of them."""
+    """Return the number of failed requests, from the output of wrk."""
     return sum(map(int, re.findall(r"(?:connect|read|write|timeout|responses:?) (\d+)", text)))
 
 
 @contextmanager
 def polls(server: Server, count: int, cpu: int) -> Iterator[None]:
-    """Hold so many connections whose request waits in the app. Raises: RuntimeError if not all come that far."""
+    """Hold ``count`` connections whose request waits in the app. Raises: RuntimeError if not all requests get there."""
     command = ["taskset", "--cpu-list", str(cpu), sys.executable, "-m", "benchmarks.web.load"]
     with subprocess.Popen([*command, str(server.port), str(count)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,6 +1,6 @@
-"""The servers of `benchmarks.web`, each in a process of its own on one CPU, and what that process costs.
+"""The servers of `benchmarks.web`, each in a new process on one CPU, and the cost of this process.
 
-`python -m benchmarks.web.servers RIVAL PORT hello|site` runs those that are libraries rather than programs.
+`python -m benchmarks.web.servers RIVAL PORT hello|site` runs the servers that are libraries, not programs.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ from typing import Any
 from benchmarks.machine import cpu_in, raise_file_limit, stat_of
 from benchmarks.web import apps
 
-PATIENCE = 30.0  # seconds a server may take to come up, or to end
-CONNECTIONS = 15_000  # that one may hold: the idle ones, and those of the load
+PATIENCE = 30.0  # maximum seconds until a server has started, or ended
+CONNECTIONS = 15_000  # maximum number per server: the idle connections and the load's
 
 DHAGA, SERVE, UVICORN = "dhaga", "dhaga serve", "uvicorn"
 PYWSGI, PYWSGI_NODELAY = "gevent.pywsgi", "gevent.pywsgi nodelay"
 GUNICORN, GUNICORN_GEVENT, GTHREAD = "gunicorn dhaga", "gunicorn gevent", "gunicorn gthread"
 RIVALS = DHAGA, SERVE, PYWSGI, PYWSGI_NODELAY, UVICORN, GUNICORN, GUNICORN_GEVENT, GTHREAD
 HOLDERS = {DHAGA: "dhaga", SERVE: "dhaga", PYWSGI: "gevent", GUNICORN: "dhaga", GUNICORN_GEVENT: "gevent"}
-"""Whose events those wait for that can hold connections with a long poll each."""
+"""For each rival that can hold connections with long polls, the package of the event for which the polls wait."""
 
 NEEDED = {PYWSGI: "gevent", PYWSGI_NODELAY: "gevent", UVICORN: "uvicorn", GUNICORN_GEVENT: "gevent"}
 WORKERS = {
@@ -40,7 +40,7 @@ WORKERS = {
 
 
 def command_of(rival: str, port: int, holds: bool) -> list[str]:
-    """Return the command line by which a rival serves 'hello', or the site; without any log of accesses."""
+    """Return the command line with which a rival serves 'hello', or the site if ``holds``; without an access log."""
     place, python = f"127.0.0.1:{port}", [sys.executable, "-m"]
     app = f"{HOLDERS[rival]}_site()" if holds else "hello"
     if rival in (DHAGA, PYWSGI, PYWSGI_NODELAY):
@@ -58,19 +58,19 @@ def command_of(rival: str, port: int, holds: bool) -> list[str]:
 
 @dataclass
 class Server:
-    """A server that runs, and the process that serves: the one itself, or its only worker."""
+    """A running server. ``pid``: the process that serves, which is the server's own process or its only worker."""
 
     rival: str
     port: int
-    pid: int = 0  # 0: it does not run yet
+    pid: int = 0  # 0 until the server runs
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The server's URL."""
         return f"http://127.0.0.1:{self.port}/"
 
     def ask(self, path: str = "") -> bytes:
-        """Return what it answers."""
+        """Return the server's answer for a path."""
         with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as response:
             return bytes(response.read())
 
@@ -79,29 +79,29 @@ class Server:
         return cpu_in(stat_of(self.pid))
 
     def resident(self) -> float:
-        """Return the memory held, in MB."""
+        """Return the resident memory in MB."""
         return int(stat_of(self.pid)[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the processes that one has started."""
+    """Return the child processes of a process."""
     found = []
     for each in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):  # it has ended just now
+        with contextlib.suppress(OSError):  # the process has just ended
             if each.name.isdigit() and int(stat_of(int(each.name))[1]) == pid:
                 found.append(int(each.name))
     return found
 
 
 def free_port() -> int:
-    """Return a port that is free at the moment."""
+    """Return a port that is currently free."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return int(sock.getsockname()[1])
 
 
 @contextmanager
 def serving(rival: str, cpu: int, holds: bool = False) -> Iterator[Server]:
-    """Run a server of 'hello', or of the site, on one CPU. Raises: RuntimeError if it does not come up."""
+    """Run a server of 'hello', or of the site, on one CPU. Raises: RuntimeError if it does not start."""
     port = free_port()
     with running(Server(rival, port), command_of(rival, port, holds), cpu) as server:
         if server.ask() != apps.BODY:
@@ -111,8 +111,8 @@ def serving(rival: str, cpu: int, holds: bool = False) -> Iterator[Server]:
 
 @contextmanager
 def running(server: Server, command: list[str], cpu: int | None) -> Iterator[Server]:
-    """Run the command of a server on one CPU, if any. Raises: RuntimeError with its last words if it does not come
-    up.
+    """Run the command of a server, on one CPU if given. Raises: RuntimeError with the server's last output if it does
+    not start.
     """
     pinned = ["taskset", "--cpu-list", str(cpu), *command] if cpu is not None else command
     with tempfile.TemporaryFile("w+") as words:
@@ -129,7 +129,7 @@ def running(server: Server, command: list[str], cpu: int | None) -> Iterator[Ser
 
 
 def answers(server: Server, process: subprocess.Popen[str]) -> bool:
-    """Wait until a server answers. Returns: False if it ends, or does not in time."""
+    """Wait until a server answers. Returns: False if it ends or does not answer in time."""
     deadline = monotonic() + PATIENCE
     while process.poll() is None and monotonic() < deadline:
         with contextlib.suppress(OSError):
@@ -149,7 +149,9 @@ def serve_dhaga(app: Any, port: int) -> None:
 
 
 def serve_pywsgi(app: Any, port: int, nodelay: bool = False) -> None:
-    """Serve with gevent's WSGI server; as it comes it leaves Nagle's algorithm on, and sends head and body apart."""
+    """Serve with gevent's WSGI server. By default it does not disable Nagle's algorithm, and sends head and body
+    separately.
+    """
     from gevent.pywsgi import WSGIServer
 
     server = WSGIServer(("127.0.0.1", port), app, log=None, backlog=4096)
@@ -160,7 +162,7 @@ def serve_pywsgi(app: Any, port: int, nodelay: bool = False) -> None:
 
 
 def main() -> None:
-    """Serve for ever."""
+    """Serve until the process is killed."""
     rival, port, app = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     raise_file_limit()
     if rival == DHAGA:

@@ -1,1 +1,1 @@
-"""Dhaga beside young frameworks of microthreads."""
+"""Dhaga compared with young frameworks of microthreads."""

@@ -1,8 +1,8 @@
-"""Dhaga beside young frameworks of microthreads and tools of simulation: `python -m benchmarks.young`; five minutes.
+"""Dhaga compared with young microthread frameworks and simulation tools, in five minutes: `python -m benchmarks.young`.
 
-Each work runs in turn, framework by framework, in a process of its own on one CPU and, where a framework has several OS
-threads, with one. Samples are CPU time: some of the frameworks are at their best on free-threaded Pythons with many
-cores, which is not measured here. Results go to benchmarks/results/young.json.
+The frameworks take turns at each work, each in a new process on one CPU. Frameworks with several OS threads use only
+one. Samples are CPU time. Some frameworks are best on free-threaded Pythons with many cores, which is not measured
+here. Results go to benchmarks/results/young.json.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESULTS = ROOT / "benchmarks/results/young.json"
 
 
 def sample(release: str, module: str, *arguments: str) -> Any:
-    """Return what a process measures. Raises: CalledProcessError."""
+    """Return the sample that a new process measures. Raises: CalledProcessError."""
     python = environment_of([release] if release else [], version_here())
     command = [str(python), "-m", f"benchmarks.young.{module}", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
@@ -46,7 +46,7 @@ def sample(release: str, module: str, *arguments: str) -> Any:
 
 
 def measured(rounds: int) -> dict[str, dict[str, float]]:
-    """Return the median of the rounds, by work and framework: seconds each, and the bytes of a sleeper."""
+    """Return the medians over the rounds, by work and framework: seconds per operation, and the bytes of a sleeper."""
     samples: dict[str, dict[str, list[float]]] = {}
     for turn in range(rounds):
         for work in WORKS:
@@ -62,7 +62,7 @@ def measured(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def searched() -> dict[str, dict[str, Any]]:
-    """Return what each tool finds of each model; only Dhaga's simulation has threads."""
+    """Return what each tool finds in each model. Only Dhaga's simulation supports threads."""
     return {
         tool: {
             model: sample(release, "simulations", tool, model)

@@ -1,4 +1,4 @@
-"""One work in this fresh process: `python -m benchmarks.young.child FRAMEWORK WORK` prints its sample as JSON."""
+"""One work in this new process: `python -m benchmarks.young.child FRAMEWORK WORK` prints its sample as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.machine import cpus
 from benchmarks.young.frameworks import FRAMEWORKS, Framework
 
 LEAST = 0.3
-"""CPU seconds that a measured loop takes at least."""
+"""Minimum CPU seconds of a measured loop."""
 RING = 100
 SLEEPERS = 10_000
 
@@ -27,7 +27,7 @@ def _nothing() -> None:
 
 
 def spawn_join(framework: Framework, count: int) -> float:
-    """One after the other."""
+    """Spawn and join one after another."""
     spawn, join = framework.spawn, framework.join
     started = process_time()
     for _ in repeat(None, count):
@@ -36,7 +36,7 @@ def spawn_join(framework: Framework, count: int) -> float:
 
 
 def yield_ring(framework: Framework, count: int) -> float:
-    """A hundred give their turns up."""
+    """Let a hundred microthreads yield."""
     yield_ = framework.yield_
 
     def work() -> None:
@@ -50,7 +50,7 @@ def yield_ring(framework: Framework, count: int) -> float:
 
 
 def ping_pong(framework: Framework, count: int) -> float:
-    """An item goes there and back, over two queues or channels."""
+    """Pass an item back and forth through two queues or channels."""
     (put_there, get_there), (put_back, get_back) = framework.channel(), framework.channel()
 
     def pong() -> None:
@@ -68,7 +68,7 @@ def ping_pong(framework: Framework, count: int) -> float:
 
 
 def await_coroutine(framework: Framework, count: int) -> float:
-    """A microthread waits for a coroutine that yields once."""
+    """Let a microthread await a coroutine that yields once."""
     await_ = framework.await_
     assert await_ is not None
     started = process_time()
@@ -83,7 +83,7 @@ LOOPS: dict[str, Callable[[Framework, int], float]] = {
 
 
 def seconds_each(framework: Framework, work: Callable[[Framework, int], float]) -> float:
-    """Repeat with a growing count until the loop lasts; the short ones are the warm-up."""
+    """Repeat with a growing count until the loop takes long enough; short loops are the warm-up."""
     count = 1000
     while True:
         seconds = work(framework, count)
@@ -93,7 +93,7 @@ def seconds_each(framework: Framework, work: Callable[[Framework, int], float]) 
 
 
 def sleepers(framework: Framework) -> dict[str, float]:
-    """Return the CPU seconds of each of 10,000 sleeps at once, and the bytes of a sleeper."""
+    """Return the CPU seconds per sleep of 10,000 simultaneous sleeps, and the bytes of a sleeper."""
     sample: dict[str, float] = {}
     for group in groups(SLEEPERS):
         before = resident()
@@ -123,7 +123,7 @@ def main() -> None:
     run = (work == "await_coroutine" and framework.run_with_coroutines) or framework.run
     run(lambda: samples.append(measured(framework)))
     print(json.dumps(samples[0]), flush=True)
-    os._exit(0)  # some wait for threads of their own
+    os._exit(0)  # some frameworks would wait for their threads
 
 
 if __name__ == "__main__":

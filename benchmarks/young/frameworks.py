@@ -1,4 +1,4 @@
-"""What the works need of each framework, by its own names. Each is imported only in its own process."""
+"""For each framework, the functions that the works need. A framework is imported only in its own process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Function = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Framework:
-    """``run``: a function in a first microthread, to its end; ``run_with_coroutines``: the same for ``await_``, if that
-    needs another call. ``channel``: how to put an item, and how to get one.
+    """``run``: runs a function in a first microthread, to its end. ``run_with_coroutines``: the same, if ``await_``
+    needs another call. ``channel``: returns the functions that put an item and get an item.
     """
 
     run: Callable[[Function], Any]
@@ -46,7 +46,7 @@ def dhaga() -> Framework:
 
 
 def runloom() -> Framework:
-    """Return its form for one OS thread. A join is that of a WaitGroup, as its fibers have none."""
+    """Return runloom's form for one OS thread. A join uses a WaitGroup, because fibers have no join."""
     import runloom
 
     def spawn(function: Function) -> Any:
@@ -70,7 +70,7 @@ def runloom() -> Framework:
 
 
 def pyroutine() -> Framework:
-    """Return its form for one OS thread."""
+    """Return pyroutine's form for one OS thread."""
     import pyroutine
 
     pyroutine.set_max_procs(1)
@@ -109,9 +109,9 @@ def tealetio() -> Framework:
 
 
 def asyncio_gevent() -> Framework:
-    """Return gevent's works; coroutines by asyncio-gevent's documented way, which makes an event loop for each.
+    """Return gevent's works. Coroutines use asyncio-gevent's documented way, which creates an event loop for each.
 
-    On a loop that runs in another greenlet already, release 0.2.5 does not end: nothing wakes the loop.
+    With a loop that already runs in another greenlet, release 0.2.5 hangs, because nothing wakes the loop.
     """
     import gevent.monkey
 

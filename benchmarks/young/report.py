@@ -26,12 +26,12 @@ SEARCHES = {
 
 
 def name_of(release: str, own: str) -> str:
-    """Return a framework and its version, as a head of the table."""
+    """Return a framework's name and version, as a head of the table."""
     return re.sub(r"(\[\w+\])?==", " ", release) or own.title()
 
 
 def frameworks(results: dict[str, Any]) -> str:
-    """Return the works beside each framework; the least of each row is bold."""
+    """Return the table of the works of each framework; the least figure of each row is bold."""
     releases: dict[str, str] = results["releases"]
     lines = []
     for work, (title, factor, unit) in WORKS.items():
@@ -44,7 +44,7 @@ def frameworks(results: dict[str, Any]) -> str:
 
 
 def simulations(results: dict[str, Any]) -> str:
-    """Return what each tool of simulation finds, and what a run takes."""
+    """Return the table of what each simulation tool finds, and of the time of a run."""
     releases: dict[str, str] = results["simulation releases"]
     found: dict[str, dict[str, Any]] = results["simulations"]
     lines = [
@@ -57,7 +57,7 @@ def simulations(results: dict[str, Any]) -> str:
 
 
 def tries_of(search: dict[str, Any] | None, most: int) -> str:
-    """Return the median of the searches, or what was not found or not tried."""
+    """Return the median of the searches, or a text if nothing was found or tried."""
     if search is None:
         return "coroutines only"
     if None in search["tries"]:

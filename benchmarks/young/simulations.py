@@ -1,8 +1,8 @@
-"""One search with one tool of simulation, in this fresh process: `python -m benchmarks.young.simulations TOOL MODEL`.
+"""Searches with one simulation tool, in this new process: `python -m benchmarks.young.simulations TOOL MODEL`.
 
-Prints as JSON how many runs each of five searches took until the fault was found (null: not in 200), and the CPU
-seconds of a run. The models are two steps that may end in the wrong order, as coroutines and as threads, and the same
-coroutines without a fault.
+Prints as JSON the number of runs that each of five searches took to find the fault (null: not found in 200), and the
+CPU seconds per run. The models: two steps that may end in the wrong order, as coroutines and as threads; and the same
+coroutines without the fault.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 MOST = 200
-"""Runs of a search."""
+"""Maximum number of runs of a search."""
 SEARCHES = 5
 
 Coroutines = Callable[[], Any]

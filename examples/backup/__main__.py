@@ -153,7 +153,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
 def _wait_for_signal() -> None:
     def end(*_: object) -> None:
-        raise KeyboardInterrupt  # not event.set(): the main thread may hold the event's lock just now
+        raise KeyboardInterrupt  # not event.set(), because the main thread may hold the event's lock
 
     signal.signal(signal.SIGTERM, end)
     try:

@@ -1,9 +1,10 @@
 """The server's snapshots in SQLite.
 
-A snapshot begins as a draft that only its writer knows, and becomes visible in the one transaction that commits it
-(write-ahead log, synchronous=FULL there: on disk when `commit` returns, with all that was written before). Those that
-wait for one another's commit are committed together. Drafts are thrown away with the connection that wrote them, and at
-the next start if the server was killed; no client waits for the disk to write one. Chunks are in `store`.
+A snapshot begins as a draft that only its writer sees. A single transaction commits it and makes it visible. The
+transaction uses a write-ahead log with synchronous=FULL, so the snapshot and all earlier writes are on disk when
+`commit` returns. Drafts that wait while another draft is committed are committed together. A draft is discarded when
+its writer's connection ends, or at the next start if the server was killed. Writing a draft never waits for the disk.
+Chunks are in `store`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from .workers import Unit
 Result = TypeVar("Result")
 
 PAGE_ROWS: Final = 5000
-PAGE_BYTES: Final = 1024 * 1024  # a page stops after it: with one more row still well below the limit of a frame
+PAGE_BYTES: Final = 1024 * 1024  # a page ends after this; one more row stays well below the limit of a frame
 
-LATEST: Final = "latest"  # finds the last one, and so cannot be a name
+LATEST: Final = "latest"  # finds the last snapshot, so no snapshot may have this name
 
 FORMAT: Final = 1
-"""Of the database. Those of format 0 know no owners and no holes; opening one adds the columns."""
+"""The format of the database. A database of format 0 has no owners and holes; opening it adds the columns."""
 
 _TO_FORMAT_1: Final = """
     BEGIN;
@@ -67,7 +68,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class SnapshotStatus:
-    """How far a name has come: committed, or still a draft, with what is in it."""
+    """The state of a name: committed or still a draft, with the numbers of its files and bytes."""
 
     committed: bool
     files: int
@@ -75,12 +76,12 @@ class SnapshotStatus:
 
 
 class Catalogue:
-    """Every call goes to SQLite one at a time, in an OS thread."""
+    """The database of the snapshots. Calls to SQLite run one at a time, in an OS thread."""
 
     def __init__(self, path: Path, unit: Unit) -> None:
         self._unit = unit
         self._lock = unit.threading.Lock()
-        self._due: deque[int] = deque()  # drafts to be committed: any worker appends, the holder of the lock takes
+        self._due: deque[int] = deque()  # drafts to commit: any worker appends, the holder of the lock removes
         self._db = _open(path)
         self._db.execute("DELETE FROM snapshots WHERE committed IS NULL")
 
@@ -92,8 +93,8 @@ class Catalogue:
     def begin(self, name: str, host: str, source: str) -> int | None:
         """Start a draft.
 
-        Parks: while SQLite works, as all that follow do.
-        Returns: its key; None if a snapshot of this name is committed already.
+        Parks: while SQLite works; this applies to all methods below.
+        Returns: the draft's key; None if a snapshot of this name is committed already.
         """
         return self._run(self._begin, name, host, source)
 
@@ -106,9 +107,9 @@ class Catalogue:
         return self._run(self._digests, key)
 
     def commit(self, key: int) -> None:
-        """Make a draft a snapshot, at once and for good.
+        """Convert a draft to a snapshot, atomically and durably.
 
-        If its name is committed already, by a client whose first attempt went through unseen, the draft is dropped.
+        Drop the draft if its name is committed already: the client's first attempt succeeded, but its reply was lost.
         """
         self._due.append(key)
         with self._lock:
@@ -119,7 +120,7 @@ class Catalogue:
             try:
                 self._unit.offload(self._commit, due)
             except BaseException:
-                self._due.extend(other for other in due if other != key)  # each is to see for itself
+                self._due.extend(other for other in due if other != key)  # each of them tries again
                 raise
 
     def discard(self, key: int) -> None:
@@ -131,19 +132,19 @@ class Catalogue:
         return self._run(self._snapshots)
 
     def standing(self, names: list[str]) -> list[SnapshotStatus | None]:
-        """Tell how far each of these names has come; None where none has begun, or its client is gone."""
+        """Return the state of each of these names; None if no snapshot was begun, or its client has gone."""
         return self._run(self._standing, names)
 
     def find(self, name: str) -> tuple[int, str]:
-        """Look a snapshot up by its name, the beginning of it if only one begins so, or `latest`.
+        """Find a snapshot by its name, by a unique beginning of its name, or by `latest`.
 
         Returns: its key and its whole name.
-        Raises: Refused if that is none or several.
+        Raises: Refused if no snapshot or several snapshots match.
         """
         return self._run(self._find, name)
 
     def page(self, key: int, first: int) -> list[Entry]:
-        """Give the entries from a number on, as many as fit a frame; none at the end."""
+        """Return the entries from a number on, as many as fit into a frame; an empty list at the end."""
         return self._run(self._page, key, first)
 
     def _run(self, fn: Callable[..., Result], *args: Any) -> Result:
@@ -237,7 +238,7 @@ class Catalogue:
 
 def _open(path: Path) -> sqlite3.Connection:
     try:
-        # No thread owns it: offload may use a different one each time, and the lock keeps them apart.
+        # The connection belongs to no thread: offload may use a different thread each time. The lock serializes them.
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         _set_up(db)
     except sqlite3.Error as error:

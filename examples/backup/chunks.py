@@ -1,7 +1,7 @@
 """Chunks: how a file is cut, named (blake3) and packed (zstd).
 
-A chunk's name is the hash of its plain bytes, so that its reader can tell whether it is the one it asked for.
-Files, stores and the network are elsewhere.
+A chunk's name is the hash of its plain bytes, so a reader can check that it got the requested chunk.
+Other modules handle files, stores and the network.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ zstandard: Any = Late("zstandard")
 blake3: Any = Late("blake3")
 
 CHUNK_SIZE: Final = 256 * 1024  # hashed and packed in 1.4 ms: the longest that a worker keeps its OS thread
-BATCH_CHUNKS: Final = 4  # asked for together: one round trip a MiB, and no worker holds more than that
-PACKED_LIMIT: Final = CHUNK_SIZE + 4096  # what cannot be compressed grows by a few hundred bytes
+BATCH_CHUNKS: Final = 4  # per request: one round trip per MiB, and a worker holds at most this much
+PACKED_LIMIT: Final = CHUNK_SIZE + 4096  # incompressible data grows by a few hundred bytes
 DIGEST_SIZE: Final = 32
-LEVEL: Final = 1  # of the standard library, level 3 makes 4 % less and takes 1.5 times as long
+LEVEL: Final = 1  # for the standard library, level 3 saves 4 % more bytes but takes 1.5 times as long
 
 
 class DamagedChunk(BackupError):
-    """Bytes that are not the chunk whose name they bear."""
+    """Raised for bytes that do not match the name of their chunk."""
 
 
 class Chunk(NamedTuple):
@@ -65,9 +65,9 @@ def pack_chunk(data: bytes) -> bytes:
 
 
 def unpack_chunk(digest: bytes, packed: bytes) -> bytes:
-    """Decompress a chunk and check that it is the one named.
+    """Decompress a chunk and check that it matches its name.
 
-    Raises: DamagedChunk. What announces more than a chunk's size is not decompressed at all.
+    Raises: DamagedChunk. Data whose stated size exceeds a chunk's size is not decompressed.
     """
     if len(packed) > PACKED_LIMIT:
         raise DamagedChunk(f"chunk {digest.hex()} is damaged: its packed form is too long")
@@ -86,12 +86,12 @@ def unpack_chunk(digest: bytes, packed: bytes) -> bytes:
 
 
 def batches(read: Callable[[int], bytes], size: int) -> Iterator[list[Chunk]]:
-    """Cut what is read into chunks, and give them a batch at a time; `size` is what there probably is.
+    """Cut the data that is read into chunks, and yield batches of chunks. `size`: the expected number of bytes.
 
-    A read that gives less than it was asked for is the end: so it is with a regular file.
+    A read that returns less than was requested is the last one, as for a regular file.
     """
     while True:
-        wanted = min(BATCH_CHUNKS * CHUNK_SIZE, size + 1)  # the one more tells the end without another read
+        wanted = min(BATCH_CHUNKS * CHUNK_SIZE, size + 1)  # the additional byte shows the end without another read
         data = read(wanted)
         if data:
             yield [Chunk(digest_of(piece), piece) for piece in _pieces(data)]
@@ -107,5 +107,5 @@ def _pieces(data: bytes) -> list[bytes]:
 
 
 def digests_in(joined: bytes) -> list[bytes]:
-    """Take apart the digests of a file, kept end to end."""
+    """Split the concatenated digests of a file."""
     return [joined[start : start + DIGEST_SIZE] for start in range(0, len(joined), DIGEST_SIZE)]

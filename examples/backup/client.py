@@ -1,6 +1,6 @@
-"""What the commands do: backup, restore, verify, list.
+"""The commands backup, restore, verify and list.
 
-How items reach workers is in `jobs`, how requests survive a cut in `rpc`.
+`jobs` passes items to workers; `rpc` repeats requests after a lost connection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .wire import BackupError, Refused
 ADD_ENTRIES: Final = 500
 ADD_BYTES: Final = 1024 * 1024
 ADDED_TOGETHER: Final = 16  # requests in one round trip
-CHECKED_TOGETHER: Final = 16  # chunks the server reads and hashes for one request: some 20 ms
+CHECKED_TOGETHER: Final = 16  # chunks that the server reads and hashes for one request, in about 20 ms
 
 
 # ---- backup ----
@@ -34,7 +34,7 @@ CHECKED_TOGETHER: Final = 16  # chunks the server reads and hashes for one reque
 def backup(plan: Plan, source: str, exclude: tuple[str, ...] = ()) -> Summary:
     """Save a directory as a new snapshot.
 
-    Raises: BackupError if there is no snapshot in the end.
+    Raises: BackupError if no snapshot was committed.
     """
     root = os.path.abspath(source)
     if not os.path.isdir(root):
@@ -49,17 +49,17 @@ def backup(plan: Plan, source: str, exclude: tuple[str, ...] = ()) -> Summary:
 
 
 class Saving(Protocol):
-    """What a saver needs of those it works for: a connection to commit on, and a report of what goes wrong."""
+    """The interface that a Saver needs: a connection for the commit, and functions that report problems and notes."""
 
     @property
     def client(self) -> Client:
-        """Give the connection on which the snapshot is committed."""
+        """The connection on which the snapshot is committed."""
 
     def problem(self, path: bytes, text: str) -> None:
-        """Hear what went wrong with one entry."""
+        """Report what went wrong with one entry."""
 
     def note(self, path: bytes, text: str) -> None:
-        """Hear what is as it should be, and worth knowing."""
+        """Report a fact about an entry that is no problem but useful to know."""
 
 
 class Saver:
@@ -72,7 +72,7 @@ class Saver:
         self.claims: dict[bytes, object] = {}
 
     def files(self) -> Iterator[Entry]:
-        """Walk the source; what has no bytes is an entry at once, the files are to be saved."""
+        """Walk the source. Yield the files to save; add an entry at once for everything that has no bytes."""
         for entry in self.source.walk(self.job.problem, self.job.note):
             if entry.kind == FILE:
                 yield entry
@@ -80,7 +80,7 @@ class Saver:
                 self.entries.append(entry)
 
     def save(self, worker: Worker, entry: Entry) -> None:
-        """Send one file as far as the server lacks it."""
+        """Send the chunks of one file that the server does not have."""
         try:
             with self.source.open(entry) as reading:
                 saved = self._send(worker, entry, reading)
@@ -91,9 +91,9 @@ class Saver:
         worker.tally.files += 1
 
     def names_of_nothing(self) -> list[Entry]:
-        """Take back the names of files that could not be saved under their first one, which may have gone meanwhile.
+        """Remove hard links to files that could not be saved under their first name, for example because it is gone.
 
-        Returns: one name of each, to be saved as the file; the others become names of that.
+        Returns: one name of each such file, to save as the file. The other names become hard links to it.
         """
         files = {entry.path for entry in self.entries if entry.kind == FILE}
         kept, firsts = [], dict[bytes, Entry]()
@@ -123,7 +123,7 @@ class Saver:
         return Entry(entry.path, FILE, entry.mode, mtime, size, b"", b"".join(digests), *owner, holes)
 
     def _send_missing(self, worker: Worker, batch: list[Chunk]) -> None:
-        # One batch sees to a chunk, however many files have it. If that fails the job does, and commits nothing.
+        # Only one batch sends a chunk, even if many files have it. If that fails, the job fails and commits nothing.
         claim = object()
         mine = {digest: data for digest, data in batch if self.claims.setdefault(digest, claim) is claim}
         packed: dict[bytes, bytes] = {}
@@ -135,7 +135,7 @@ class Saver:
         tally.deduplicated += sum(len(chunk.data) for chunk in batch) - sum(len(mine[digest]) for digest in packed)
 
     def commit(self, root: str) -> str:
-        """Give the server the entries and have it commit them.
+        """Send the entries to the server, and let the server commit them.
 
         Returns: the snapshot's name.
         """
@@ -144,13 +144,13 @@ class Saver:
         return name
 
     def commit_as(self, name: str, root: str) -> None:
-        """Commit under a name: of those who use the same one, be it at the same time, one snapshot remains."""
+        """Commit under a given name. If several clients use the same name, even at once, one snapshot remains."""
         self.entries.sort(key=lambda entry: entry.path)
         about = description(name, root)
         self.job.client.run(lambda link: _commit(link, about, self.entries))
 
     def claim(self, name: str, root: str) -> bool:
-        """Begin the snapshot that `commit_as` will end, so that others see it is being worked at.
+        """Begin the snapshot that `commit_as` will commit, so that others see that it is in progress.
 
         Returns: False if it is committed already.
         """
@@ -159,7 +159,7 @@ class Saver:
 
 
 def description(name: str, root: str) -> tuple[str, str, str]:
-    """Give what a snapshot is begun with: its name, this host, and the directory as text."""
+    """Return the arguments that begin a snapshot: its name, this host, and the directory as text."""
     return name, socket.gethostname(), os.fsencode(root).decode(errors="backslashreplace")
 
 
@@ -167,7 +167,7 @@ def _send_lacking(link: Link, chunks: dict[bytes, bytes], packed: dict[bytes, by
     have = link.call("have", list(chunks))
     lacking = [digest for digest, there in zip(chunks, have, strict=True) if not there]
     for digest in lacking:
-        if digest not in packed:  # it is when this is done again, after a cut
+        if digest not in packed:  # it is packed already if this is repeated after a lost connection
             packed[digest] = pack_chunk(chunks[digest])
     if lacking:
         link.call_each([("put", digest, packed[digest]) for digest in lacking])
@@ -201,18 +201,18 @@ def _groups(parts: Iterator[Entry]) -> Iterator[list[Entry]]:
 
 
 def snapshots(client: Client) -> list[Snapshot]:
-    """Ask the server what it holds."""
+    """Return the server's snapshots."""
     client.connect()
     return [Snapshot(*values) for values in client.call("snapshots")]
 
 
 def standing(client: Client, names: list[str]) -> list[SnapshotStatus | None]:
-    """Ask the server how far snapshots of these names have come; None where no client is at work."""
+    """Return the states of the snapshots with these names; None if no client works on a snapshot."""
     return [found and SnapshotStatus(*found) for found in client.call("standing", names)]
 
 
 def entries_of(job: Job, name: str) -> list[Entry]:
-    """Fetch the entries of a snapshot, whose whole name goes into the summary."""
+    """Fetch the entries of a snapshot, and store its whole name in the summary."""
     key, job.summary.snapshot = job.client.call("find", name)
     return list(whole(_parts(job.client, key)))
 
@@ -228,9 +228,9 @@ def _parts(client: Client, key: int) -> Iterator[Entry]:
 
 
 def restore(plan: Plan, name: str, destination: str, *, overwrite: bool = False, owners: bool = True) -> Summary:
-    """Write a snapshot's tree; a damaged file is reported and left out.
+    """Write a snapshot's tree. A damaged file is reported and left out.
 
-    `owners`: give each file back to its owner, as far as this user may; else all belongs to this user.
+    `owners`: restore each file's owner, as far as this user may; otherwise all files belong to this user.
 
     Raises: BackupError before a byte is written if a path leads out of the destination.
     """
@@ -261,7 +261,7 @@ class Restorer:
     restored: set[bytes] = field(default_factory=set)
 
     def one_by_one(self, entries: list[Entry], make: Callable[[Entry], None]) -> None:
-        """Make what has no bytes; what cannot be made is reported."""
+        """Create the entries that have no bytes. Report those that cannot be created."""
         for entry in entries:
             try:
                 make(entry)
@@ -282,7 +282,7 @@ class Restorer:
             self.job.problem(entry.path, f"cannot be written: {error.strerror}")
 
     def add_name(self, entry: Entry) -> None:
-        """Give a restored file one more name; a file that was not restored has none to add to."""
+        """Add a name to a restored file. Do nothing if the file was not restored."""
         if entry.target in self.restored:
             self.place.make_name(entry)
         else:
@@ -296,14 +296,14 @@ class Restorer:
         if found != entry.size:
             raise DamagedChunk(f"it has {found} bytes in the store, {entry.size} in the snapshot")
         if entry.holes:
-            os.ftruncate(file, entry.size)  # the last one may be the end
+            os.ftruncate(file, entry.size)  # the file may end with a hole
         return writing.written
 
 
 def fetched(worker: Worker, digests: list[bytes]) -> Iterator[bytes]:
     """Fetch chunks in order.
 
-    Raises: DamagedChunk if one is not what its name says.
+    Raises: DamagedChunk if a chunk does not match its name.
     """
     done = 0
     while wanted := digests[done : done + BATCH_CHUNKS]:
@@ -320,7 +320,7 @@ def fetched(worker: Worker, digests: list[bytes]) -> Iterator[bytes]:
 
 
 def verify(plan: Plan, name: str) -> Summary:
-    """Make the server read every chunk of a snapshot and compare it with its name."""
+    """Let the server read every chunk of a snapshot and compare it with its name."""
     with Job(plan) as job:
         verifier = Verifier(job)
         job.each(_of(FILE, entries_of(job, name)), verifier.check)
@@ -328,7 +328,7 @@ def verify(plan: Plan, name: str) -> Summary:
 
 
 class Verifier:
-    """Checks files; a chunk that several share is read once."""
+    """Checks files. A chunk that several files share is read once."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

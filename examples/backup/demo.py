@@ -1,9 +1,9 @@
 """python -m examples.backup.demo [DIRECTORY]: a backup over a long line, by dhagas and by threads, in one table.
 
-Each file costs round trips: has the server got this, then take it. A relay in a process of its own delays each byte by
-half a round trip, and does not limit their number. All units have the same line and the same kind of server, each with
-an empty store: back the directory up, restore it, compare it with the source byte for byte. The default are the modules
-of the running Python's standard library.
+Each file costs round trips: one to ask whether the server has it, and one to send it. A relay in a separate process
+delays each byte by half a round trip, but does not limit the rate. All units have the same line and the same kind of
+server, each with an empty store. Each unit backs up the directory, restores it, and compares it byte by byte with the
+source. By default, the directory is the standard library of the running Python.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .wire import BackupError
 ROOT: Final = Path(__file__).parents[2]
 STDLIB: Final = Path(sysconfig.get_path("stdlib"))
 EXCLUDED: Final = ("site-packages", "dist-packages", "__pycache__", "config-*", "test", "tests")
-"""What lies in the standard library's directory beside its modules, and differs from one installation to another."""
+"""Parts of the standard library's directory that are no modules, and that differ between installations."""
 TOKEN: Final = "demo"
 SERVER: Final = ["--workers", "dhagas", "--threads", "1"]
 RUNS: Final = {
@@ -41,9 +41,9 @@ RUNS: Final = {
     "128 threads": ["--workers", "threads", "--threads", "128"],
 }
 RTT: Final = "50ms"
-AS_FAST: Final = 0.1  # a smaller difference says nothing on a machine that does other work as well
+AS_FAST: Final = 0.1  # a smaller difference is not significant on a machine that also does other work
 SHOWN: Final = 10
-CLEARED: Final = "\x1b[A\x1b[2K"  # the line above, where a terminal shows the job's title while it runs
+CLEARED: Final = "\x1b[A\x1b[2K"  # clears the line above, in which a terminal shows the title of the running job
 
 
 class Demo:
@@ -83,7 +83,7 @@ class Demo:
 
     @contextmanager
     def _line_to(self, place: str) -> Iterator[str]:
-        """Run a relay before a server, which passes any number of bytes a second; none for a round trip of 0.
+        """Run a relay with unlimited rate in front of a server; no relay if the round trip is 0.
 
         Returns: HOST:PORT.
         """
@@ -136,13 +136,13 @@ class Demo:
 
 
 def in_short(summary: Summary) -> str:
-    """Return the rate of a job, how much smaller its bytes went over the wire, and how long it took."""
+    """Return a job's rate, the ratio by which compression reduced the sent bytes, and its time, as text."""
     smaller = f"{summary.bytes / summary.sent:.1f} x smaller, " if summary.sent else ""
     return f"{summary.rate / 1e6:.1f} MB/s, {smaller}{summary.seconds:.2f} s"
 
 
 def result(firsts: dict[str, Summary], rtt: str) -> str:
-    """Return one sentence that says what the backups have shown, and why."""
+    """Return a sentence with the result of the backups, and its reason."""
     (title, one), (few_title, few), (many_title, many) = firsts.items()
     gain, other = few.seconds / one.seconds, many.seconds / one.seconds
     long = rtt != "0"
@@ -166,7 +166,7 @@ def speed(ratio: float) -> str:
 
 
 def differences(source: Path, restored: Path, excluded: Sequence[str] = ()) -> Iterator[str]:
-    """Give the paths at which two trees are not the same in kind, mode, time, target or bytes."""
+    """Yield the paths at which two trees differ in kind, mode, time, target or bytes."""
     for path in sorted(paths(source, excluded) | paths(restored)):
         try:
             if not same(source / path, restored / path):
@@ -176,7 +176,7 @@ def differences(source: Path, restored: Path, excluded: Sequence[str] = ()) -> I
 
 
 def paths(root: Path, excluded: Sequence[str] = ()) -> set[str]:
-    """Give every path below a directory, but for names that match a pattern."""
+    """Return every path below a directory, except for names that match a pattern."""
     found: set[str] = set()
     for directory, directories, files in os.walk(root):
         directories[:], files = kept(directories, excluded), kept(files, excluded)
@@ -200,7 +200,7 @@ def same(one: Path, other: Path) -> bool:
 
 
 def read_through(source: Path, excluded: Sequence[str]) -> None:
-    """Read every file once, so that the one who comes first does not pay for the disk."""
+    """Read every file once, so that the first unit does not have to wait for the disk."""
     for path in paths(source, excluded):
         if (source / path).is_file():
             try:
@@ -218,7 +218,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(bytecode: Path | None = None) -> dict[str, str]:
-    """Give the environment for a child; its bytecode, which would change the source, goes to this folder or nowhere."""
+    """Return the environment of a child. Its bytecode goes to this folder or nowhere, so the source is unchanged."""
     own = {"PYTHONPYCACHEPREFIX": str(bytecode)} if bytecode else {"PYTHONDONTWRITEBYTECODE": "1"}
     others = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**others, "BACKUP_TOKEN": TOKEN, **own}
@@ -255,7 +255,7 @@ def round_trip(text: str) -> str:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a process, gently at first."""
+    """Terminate a process, and kill it if it does not end."""
     process.terminate()
     try:
         process.communicate(timeout=10)

@@ -1,10 +1,10 @@
-"""The directory a snapshot is restored into, and the rule that nothing is ever written outside it.
+"""The directory into which a snapshot is restored, and the rule that nothing is ever written outside it.
 
-Every file is reached from a descriptor of the destination, name by name, and no step follows a link. So a path that
-climbs out through a link fails in the kernel, even if the link is put there while we work.
+Every file is opened from a descriptor of the destination, name by name, and no step follows a link. So a path that
+leads out through a link fails in the kernel, even if the link is created during the restore.
 
-Nor does a restore make programs that run as someone whom the file does not belong to: the set-user-ID and set-group-ID
-bits are kept only on what is given back to the owner and group it was saved with.
+A restore also never creates a program that runs as another user. The set-user-ID and set-group-ID bits are restored
+only on files that get the owner and group with which they were saved.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .wire import BackupError
 
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_NO_DIRECTORY: Final = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)  # the systems differ on what a link is
-_OURS: Final = 0o700  # while the tree grows; the true modes come last
+_NO_DIRECTORY: Final = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)  # systems differ in the error for a link
+_OURS: Final = 0o700  # while the tree is written; the real modes are set at the end
 
 
 def check_tree(entries: Iterable[Entry]) -> None:
-    """Refuse a snapshot in which something lies below a link, or one path is two things.
+    """Refuse a snapshot in which an entry is below a link, or a path has two entries.
 
-    Raises: Unsafe; so it does for a hard link to what is not a file of the snapshot.
+    Raises: Unsafe; also for a hard link whose target is not a file of the snapshot.
     """
     entries = list(entries)
     kinds: dict[bytes, str] = {}
@@ -55,7 +55,7 @@ def _parents(path: bytes) -> Iterator[bytes]:
 
 
 class Writing:
-    """A file that is being written: its bytes come in order, and each hole is left where it belongs."""
+    """A file that is being written. Its bytes come in order, and its holes are left out."""
 
     def __init__(self, file: int, holes: bytes) -> None:
         self.written = 0
@@ -77,9 +77,9 @@ class Writing:
 
 
 class Destination:
-    """A directory that is being filled; use it as a context manager.
+    """A directory that is being filled. Use it as a context manager.
 
-    `owners`: give each file back to its owner, as far as this user may. `note` hears of bits that are left out.
+    `owners`: restore each file's owner, as far as this user may. `note`: called for set-ID bits that are left out.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class Destination:
         os.close(self._root)
 
     def make_directory(self, path: bytes) -> None:
-        """Make a directory, open to us alone for now; one that exists will do.
+        """Make a directory, for now accessible only to this user. An existing directory is used.
 
-        Raises: Unsafe if a link or a file stands in the way.
+        Raises: Unsafe if the path is a link or a file.
         """
         with self._parent(path) as (parent, name):
             try:
@@ -116,7 +116,7 @@ class Destination:
 
     @contextmanager
     def new_file(self, entry: Entry) -> Iterator[int]:
-        """Give a descriptor to write to; the file gets its name, mode and time when the block ends well."""
+        """Yield a descriptor to write to. The file gets its name, mode and time if the block ends without an error."""
         with self._parent(entry.path) as (parent, name):
             draft = b".restoring-" + digest_of(name)[:8].hex().encode()
             file = _open_draft(draft, parent)
@@ -132,7 +132,7 @@ class Destination:
                 os.close(file)
 
     def make_link(self, entry: Entry) -> None:
-        """Make a symbolic link, in the place of a file or link of that name."""
+        """Make a symbolic link. It replaces a file or link of that name."""
         with self._parent(entry.path) as (parent, name):
             try:
                 os.symlink(entry.target, name, dir_fd=parent)
@@ -144,7 +144,7 @@ class Destination:
             os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=parent, follow_symlinks=False)
 
     def make_name(self, entry: Entry) -> None:
-        """Give a file of this tree one more name, in the place of a file or link of that name."""
+        """Add a name to a file of this tree. It replaces a file or link of that name."""
         with self._parent(entry.target) as (above, first), self._parent(entry.path) as (parent, name):
 
             def link() -> None:
@@ -157,7 +157,7 @@ class Destination:
                 link()
 
     def finish_directory(self, entry: Entry) -> None:
-        """Give a directory its mode and time: after all that is in it."""
+        """Set a directory's mode and time. Call this after all its entries are written."""
         with self._parent(entry.path) as (parent, name):
             directory = self._step(parent, name, entry.path)
             try:
@@ -168,7 +168,7 @@ class Destination:
                 os.close(directory)
 
     def _give_back(self, file: int, entry: Entry) -> int:
-        """Give a file to its owner. Returns: the mode that it may have with the owner it then has."""
+        """Restore a file's owner. Returns: the mode that the file may have with its resulting owner."""
         if self._owners:
             _try_chown(lambda uid, gid: os.fchown(file, uid, gid), entry)
         status = os.fstat(file)
@@ -205,10 +205,10 @@ class Destination:
 
 
 def _try_chown(chown: Callable[[int, int], None], entry: Entry) -> None:
-    """Set owner and group, or the group alone, or neither: only root may give files away."""
+    """Set owner and group, or only the group, or neither, because only root may change a file's owner."""
     if entry.uid == UNKNOWN:
         return
-    for uid in (entry.uid, UNKNOWN):  # -1 leaves what is there
+    for uid in (entry.uid, UNKNOWN):  # -1 keeps the present owner
         try:
             return chown(uid, entry.gid)
         except PermissionError:

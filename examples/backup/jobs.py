@@ -1,7 +1,7 @@
-"""A job: items fed to workers, each with a connection of its own, while a bar shows how far it is.
+"""A job: items are passed to workers, each with its own connection, while a bar shows the progress.
 
-What is done with an item is in `client`. The main thread feeds the queue, draws the bar, lets the number of workers
-grow if it is to, and gathers what went wrong.
+`client` defines what is done with an item. The main thread fills the queue, draws the bar, increases the number of
+workers if this is requested, and collects the problems.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .tree import Entry, show
 from .wire import printable
 from .workers import Unit, WorkerGroup
 
-AUTO: Final = 0  # dhagas: as many as help
+AUTO: Final = 0  # as many dhagas as increase the speed
 AUTO_START: Final = 1  # per thread
-QUEUED: Final = 2048  # entries walked ahead of the workers, who must not run out of them within a tick
-TICK: Final = 0.1  # seconds between two looks at the bar
+QUEUED: Final = 2048  # entries queued ahead of the workers, so that these do not run out of entries within a tick
+TICK: Final = 0.1  # seconds between two updates of the bar
 STOP_SECONDS: Final = 5.0
 RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 
@@ -35,7 +35,9 @@ tqdm: Any = Late("tqdm")
 
 @dataclass(frozen=True)
 class Plan:
-    """How a job is run: `dhagas` per thread, AUTO for as many as help; `bandwidth` in bytes/s, 0 for no limit."""
+    """The settings of a job: `dhagas` per thread, or AUTO for as many as increase the speed; `bandwidth` in bytes/s,
+    0 for no limit.
+    """
 
     unit: Unit
     address: Address
@@ -47,7 +49,7 @@ class Plan:
 
 @dataclass
 class Tally:
-    """What one worker has done. Added up without a lock: each has a single writer."""
+    """The counts of one worker. Each tally has a single writer, so tallies are summed without a lock."""
 
     files: int = 0
     bytes: int = 0
@@ -57,7 +59,7 @@ class Tally:
 
 @dataclass
 class Summary(Tally):
-    """What a job has done, and what it took; `peak_rss` in bytes."""
+    """The counts of a job, and its time, CPU time and memory; `peak_rss` in bytes."""
 
     seconds: float = 0.0
     peak_rss: int = 0
@@ -73,13 +75,13 @@ class Summary(Tally):
         return self.bytes / self.seconds if self.seconds else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Give all of it as plain values."""
+        """Return the summary as plain values."""
         return {**asdict(self), "rate": self.rate}
 
 
 @dataclass
 class Worker:
-    """What a worker works with."""
+    """The objects that a worker uses."""
 
     client: Client
     tally: Tally
@@ -89,7 +91,7 @@ Work = Callable[[Worker, Entry], None]
 
 
 class Job:
-    """One run of a command. A context manager: leaving it ends the workers, however it is left."""
+    """One run of a command. Use it as a context manager; its end, even by an error, ends the workers."""
 
     def __init__(self, plan: Plan) -> None:
         unit = plan.unit
@@ -114,7 +116,7 @@ class Job:
         self.client.connect()
         self._group = self.plan.unit.group(self.plan.threads, self.plan.dhagas or MOST_IN_FLIGHT)
         if self.plan.bar:
-            tqdm.tqdm.monitor_interval = 0  # no thread that watches the bar: the main thread draws it in time
+            tqdm.tqdm.monitor_interval = 0  # no monitor thread, because the main thread draws the bar in time
             self._bar = tqdm.tqdm(unit="B", unit_scale=True, total=0, mininterval=0, leave=False, dynamic_ncols=True)
         return self
 
@@ -132,13 +134,13 @@ class Job:
         self.summary.problems.append(f"{show(path)}: {printable(text)}")
 
     def note(self, path: bytes, text: str) -> None:
-        """Report what is as it should be, and worth knowing."""
+        """Report a fact about an entry that is no problem but useful to know."""
         self.summary.notes.append(f"{show(path)}: {text}")
 
     def each(self, entries: Iterable[Entry], work: Work) -> None:
-        """Hand every entry to the workers; return when all are done.
+        """Pass every entry to the workers, and wait until all are done.
 
-        Raises: the first error that one of them could not deal with.
+        Raises: the first error that a worker could not handle.
         """
         growth = self._growth()
         self._grow(growth.wanted, work)
@@ -179,14 +181,14 @@ class Job:
                 self._queue.put_nowait(entry)
                 return
             except self.plan.unit.queue.Full:
-                # Not put(timeout=): every get would wake this thread, and each time the interpreter changes threads.
+                # Not put(timeout=), because every get would wake this thread, and cost a switch of OS threads.
                 self.plan.unit.time.sleep(TICK)
 
     def _work(self, worker: Worker, work: Work) -> None:
         try:
             while (entry := self._queue.get()) is not None and not self.stop.is_set():
                 work(worker, entry)
-            self._queue.put(None)  # the next one is to end too
+            self._queue.put(None)  # so that the next worker also ends
         except Stopped:
             pass
         except Exception as error:
@@ -250,7 +252,7 @@ class Job:
 
 
 def peak_rss() -> int:
-    """Tell how many bytes of this process were resident at most."""
+    """Return the maximum of this process's resident bytes."""
     for line in _status():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -258,7 +260,7 @@ def peak_rss() -> int:
 
 
 def _status() -> list[str]:
-    """Read what Linux says of this process: its ru_maxrss begins with that of the one that started it."""
+    """Return the lines of Linux's status of this process, because ru_maxrss may be the peak of the parent process."""
     try:
         return Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -271,7 +273,7 @@ def processors() -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many sockets and files as it is allowed to."""
+    """Raise this process's limit of open sockets and files to the maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     if soft < most:

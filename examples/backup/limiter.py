@@ -1,6 +1,6 @@
-"""Two limits: the bandwidth that an administrator sets, and how many files in flight it takes to use it.
+"""Two limits: the bandwidth that an administrator sets, and the number of files in flight needed to use it.
 
-Both are told the time and count bytes; sockets and workers are elsewhere.
+Both get the time and byte counts from their callers. Other modules handle sockets and workers.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any, Final
 
 from .workers import Unit
 
-CREDIT: Final = 0.2  # seconds of bandwidth that are made up for after a stall: of 10 s, 2 %
+CREDIT: Final = 0.2  # maximum seconds of bandwidth to catch up after a stall
 PIECES_A_SECOND: Final = 100
-PIECE_SIZES: Final = (1024, 64 * 1024)  # a piece of less costs more in calls than it smooths
+PIECE_SIZES: Final = (1024, 64 * 1024)  # smaller pieces would cost more in calls than they smooth
 
 
 class Bandwidth:
     """A token bucket for any number of workers in any number of OS threads.
 
-    A worker with bytes to send takes the next free stretch of time and sleeps until it begins. The stretches follow one
-    another without a gap, so that a late wake-up delays its own piece and not those after it.
+    A worker with bytes to send reserves the next free time slot and sleeps until the slot begins. Slots follow each
+    other without gaps, so a late wake delays only its own piece, but not later pieces.
     """
 
     def __init__(self, rate: float, unit: Unit) -> None:
-        """Limit to `rate` bytes a second."""
+        """Limit the bandwidth to `rate` bytes per second."""
         self.rate = rate
         self.passed = 0
         self.piece = int(min(max(rate / PIECES_A_SECOND, PIECE_SIZES[0]), PIECE_SIZES[1]))
@@ -34,9 +34,9 @@ class Bandwidth:
         self._free = self._clock()
 
     def take(self, count: int) -> None:
-        """Wait until so many bytes may go.
+        """Wait until `count` bytes may be sent.
 
-        Parks: while those before it take their time.
+        Parks: until the time slots of earlier calls have passed.
         """
         with self._lock:
             now = self._clock()
@@ -49,15 +49,15 @@ class Bandwidth:
 
 WINDOW: Final = 0.5  # seconds: long against a round trip, short against a backup
 FACTOR: Final = 2  # by which the number of workers grows
-GAIN: Final = 1.1  # less than this from growing means that something else is the limit
-USED: Final = 0.95  # of the bandwidth, or of the processors
-PATIENCE: Final = 8  # windows after which a vain growth is tried again: the files may be others by now
+GAIN: Final = 1.1  # if more workers gain less than this factor, something else is the limit
+USED: Final = 0.95  # fraction from which on the bandwidth or the processors count as used
+PATIENCE: Final = 8  # windows after which growth is tried again, because later files may differ
 MOST_IN_FLIGHT: Final = 1024
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What has happened up to now: seconds on a monotonic clock, requests answered, bytes on the wire, CPU seconds."""
+    """The figures up to now: seconds on a monotonic clock, answered requests, bytes on the wire, and CPU seconds."""
 
     time: float
     requests: int
@@ -68,8 +68,8 @@ class Sample:
 class ConcurrencyControl:
     """Decides how many workers there should be (`--dhagas auto`).
 
-    The number grows as long as growing helps, and rests when the bandwidth or the processors are used. It never
-    shrinks: an idle worker costs some kilobytes.
+    The number grows as long as growth increases the speed, but not while the bandwidth or the processors are fully
+    used. It never shrinks, because an idle worker costs only some kilobytes.
     """
 
     def __init__(self, start: int, processors: int, rate: float = 0.0, most: int = MOST_IN_FLIGHT) -> None:
@@ -83,7 +83,7 @@ class ConcurrencyControl:
         self._rest = 0
 
     def observe(self, sample: Sample) -> int:
-        """Take note of a moment; give the number of workers there should be from now on."""
+        """Record a sample. Returns: the number of workers from now on."""
         last = self._last
         if last is None:
             self._last = sample
@@ -100,7 +100,7 @@ class ConcurrencyControl:
         elif self._rest:
             self._rest -= 1
         elif speed <= self._speed * GAIN:
-            self._speed = 0.0  # the next time it is tried, any gain will do
+            self._speed = 0.0  # at the next attempt, any gain is enough
             self._rest = PATIENCE
         else:
             self._speed = speed

@@ -1,4 +1,4 @@
-"""What a command says at its end, for people and as JSON."""
+"""The final output of a command, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .jobs import Summary
 from .wire import printable
 
 COLUMNS: Final = ("files", "MB", "MB sent", "MB known", "s", "MB/s", "MB RSS", "CPU s")
-SHOWN: Final = 20  # problems and notes each; the JSON holds all
+SHOWN: Final = 20  # maximum number of problems, and of notes; the JSON contains all
 
 
 def cells(summary: Summary) -> list[str]:
@@ -30,7 +30,7 @@ def cells(summary: Summary) -> list[str]:
 
 
 def table(headings: list[str], rows: list[list[str]]) -> str:
-    """Set out a table: the first column to the left, the others to the right."""
+    """Return a table whose first column is left-aligned, and whose other columns are right-aligned."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     lines = [headings, ["-" * width for width in widths], *rows]
     return "\n".join(
@@ -39,7 +39,7 @@ def table(headings: list[str], rows: list[list[str]]) -> str:
 
 
 def show_summary(summary: Summary, *, as_json: bool) -> None:
-    """Print a summary, and on standard error what is to be said about single files."""
+    """Print a summary, and print the messages about single files on standard error."""
     for title, lines in (("problem", summary.problems), ("note", summary.notes)):
         for line in lines[:SHOWN]:
             print(f"{title}: {line}", file=sys.stderr)

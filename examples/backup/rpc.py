@@ -1,8 +1,8 @@
-"""The client's end of a connection: requests, and getting through when the network does not.
+"""The client's end of a connection: requests, and retries after network errors.
 
-Every request may be sent twice: a chunk that is there stays there, and a snapshot is committed once under its name.
-So after a cut the answer is always the same: connect again and repeat the piece of work, which begins by asking what
-has arrived.
+Every request may be sent twice: a chunk that exists is kept, and a snapshot is committed once under its name. So after
+a lost connection, the client always connects again and repeats the work, which begins by asking the server what has
+arrived.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from .workers import Unit
 Result = TypeVar("Result")
 
 CONNECT_SECONDS: Final = 10.0
-REPLY_SECONDS: Final = 120.0  # a commit makes all its chunks durable first
+REPLY_SECONDS: Final = 120.0  # a commit first makes all its chunks durable
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 
 
 class Stopped(BackupError):
-    """The job is ending: no more is to be tried."""
+    """Raised if the job is ending, so that nothing is retried."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A server: where it is and how it is talked to. `patience` is how many seconds of failing are borne."""
+    """A server's address and token. `patience`: seconds of failures after which the client gives up."""
 
     host: str
     port: int
@@ -43,25 +43,25 @@ class Address:
 
 
 class Link:
-    """One connection, from the greeting on."""
+    """One connection, after the greeting."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
 
     def call(self, *request: object) -> Any:
-        """Ask one thing.
+        """Send a request. Returns: the reply.
 
         Parks: for a round trip.
-        Raises: Refused with the server's words, OSError when the connection breaks.
+        Raises: Refused with the server's text; OSError if the connection is lost.
         """
         self.wire.send(request)
         return _value(self.wire.receive())
 
     def call_each(self, requests: list[tuple[object, ...]]) -> list[Any]:
-        """Ask several things in one round trip."""
+        """Send several requests in one round trip. Returns: the replies."""
         for request in requests:
             self.wire.send(request)
-        replies = [self.wire.receive() for _ in requests]  # all of them, that the next answer is to the next question
+        replies = [self.wire.receive() for _ in requests]  # all, so that the next reply is to the next request
         return [_value(reply) for reply in replies]
 
     def greet(self, token: str) -> None:
@@ -87,20 +87,20 @@ def _value(reply: object) -> Any:
 
 
 class Client:
-    """A connection that is made again when it breaks. One worker's own."""
+    """A connection of one worker, which is opened again after a failure."""
 
     def __init__(self, unit: Unit, address: Address, stop: Any, bandwidth: Bandwidth | None = None) -> None:
-        """Connect when first needed; `stop` is the event that ends all trying."""
+        """Create a client that connects on first use. `stop`: the event that ends all retries."""
         self.unit = unit
         self.address = address
         self.requests = 0
         self._stop = stop
         self._bandwidth = bandwidth
         self._link: Link | None = None
-        self._sock: Any = None  # there before the link is, which greets first
+        self._sock: Any = None  # set before the link, which exists only after the greeting
 
     def connect(self) -> None:
-        """Connect now, and do not try twice: at the start of a job a wrong address should be told at once."""
+        """Connect now, without retries, so that a wrong address is reported at once at the start of a job."""
         try:
             self._connected()
         except OSError as error:
@@ -108,14 +108,14 @@ class Client:
             raise BackupError(f"cannot reach {self.address} ({_reason(error)}): is the server running there?") from None
 
     def call(self, *request: object) -> Any:
-        """Ask one thing, as often as it takes."""
+        """Send a request, with retries. Returns: the reply."""
         return self.run(lambda link: link.call(*request))
 
     def run(self, work: Callable[[Link], Result]) -> Result:
-        """Do a piece of work over a connection, again from its beginning whenever the connection breaks.
+        """Call `work` with a connection. Repeat it from its beginning whenever the connection is lost.
 
-        Parks: while it waits for the network, and for growing pauses between the attempts.
-        Raises: BackupError when the server refuses, or when patience is at its end; Stopped.
+        Parks: while it waits for the network, and during growing pauses between the attempts.
+        Raises: BackupError if the server refuses, or after `patience` seconds of failures; Stopped.
         """
         failing_since: float | None = None
         attempt = 0
@@ -132,11 +132,11 @@ class Client:
                 return result
 
     def cut(self) -> None:
-        """Break the connection from another thread, so that its waiter goes on."""
+        """Shut down the connection from another thread, so that its waiter continues."""
         try:
             if self._sock is not None:
                 self._sock.shutdown(self.unit.socket.SHUT_RDWR)
-        except OSError:  # it is cut already
+        except OSError:  # it is shut down already
             pass
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class Client:
                 f"gave up on {self.address} after {failing:.0f} s ({_reason(error)}): start the same command again, "
                 "what has arrived will not be sent twice"
             ) from None
-        # Half of the pause is random: after a cut, hundreds of workers should not come back at one moment.
+        # Half of the pause is random, so that hundreds of workers do not reconnect at the same moment.
         if self._stop.wait(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt) * random.uniform(0.5, 1.0)):
             raise Stopped("stopped")
 

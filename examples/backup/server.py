@@ -1,8 +1,8 @@
-"""The server: one worker a connection, each request answered in the order it came.
+"""The server: one worker per connection answers the requests in their order.
 
 The server greets first, with its version and a nonce; the client answers with the nonce signed by the token. Then a
 request is [method, argument, ...] and its reply ["ok", value] or ["error", text]; a client may send several requests
-before it reads the replies. After a malformed frame the connection is closed, as the next one's beginning is unknown.
+before it reads the replies. After a malformed frame the connection is closed: the next frame's beginning is unknown.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .wire import FRAME_LIMIT, GREETING_LIMIT, VERSION, BackupError, Disconnecte
 from .workers import Unit
 
 GREETING_SECONDS: Final = 10.0
-IDLE_SECONDS: Final = 900.0  # a client held back by its bandwidth limit may be silent for minutes
+IDLE_SECONDS: Final = 900.0  # a client with a bandwidth limit may be silent for minutes
 STOP_SECONDS: Final = 5.0
 MOST_CONNECTIONS: Final = 10_000  # per thread; more wait until one ends
 GET_BYTES: Final = FRAME_LIMIT // 2  # a reply with chunks stops after it
 LONGEST_NAME: Final = 200
-MOST_NAMES: Final = 10_000  # asked for together: SQLite takes 32,766 at once
+MOST_NAMES: Final = 10_000  # in one request; SQLite allows 32,766 parameters
 
 log: Final = logging.getLogger("backup.server")
 
@@ -58,7 +58,7 @@ class Server:
                 sock, address = listener.accept()
             except OSError as error:
                 log.warning("cannot accept a connection: %s", error)
-                self.unit.time.sleep(0.1)  # out of descriptors: until some are given back
+                self.unit.time.sleep(0.1)  # no free descriptors: wait until some are closed
             else:
                 if self._admit(sock):
                     start(self.serve, sock, address)
@@ -89,10 +89,10 @@ class Server:
             return True
 
     def stop(self, address: tuple[str, int], timeout: float) -> None:
-        """Cut every connection, and wait until their workers have ended."""
+        """Shut down every connection, and wait until the workers have ended."""
         with self._ended:
             self._stopping = True
-        self.unit.socket.create_connection(address).close()  # wakes the one who accepts
+        self.unit.socket.create_connection(address).close()  # wakes the accept loop
         with self._ended:
             for sock in self._sockets:
                 _cut(sock)
@@ -102,7 +102,7 @@ class Server:
 def _cut(sock: Any) -> None:
     try:
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:  # it is cut already
+    except OSError:  # it is shut down already
         pass
 
 
@@ -110,7 +110,7 @@ def _cut(sock: Any) -> None:
 def serving(unit: Unit, root: Path, address: tuple[str, int], token: str, threads: int) -> Iterator[tuple[str, int]]:
     """Serve a store while the block runs.
 
-    Returns: where: of port 0 has become a free one.
+    Returns: the address; port 0 was replaced by a free port.
     Raises: BackupError if the store or the address cannot be used.
     """
     with ExitStack() as stack:
@@ -165,7 +165,7 @@ class Session:
             raise
 
     def close(self) -> None:
-        """Close the connection and throw away what it did not commit."""
+        """Close the connection, and discard its uncommitted drafts."""
         self.wire.close()
         if self.draft is not None:
             self.server.catalogue.discard(self.draft)
@@ -197,15 +197,15 @@ class Session:
     # ---- requests ----
 
     def have(self, digests: list[bytes]) -> list[bool]:
-        """Tell which chunks need not be sent."""
+        """Return for each chunk whether it need not be sent."""
         return [self.server.store.has(_digest(digest)) for digest in digests]
 
     def put(self, digest: bytes, packed: bytes) -> bool:
-        """Keep a chunk; tell whether it was new."""
+        """Store a chunk. Returns: whether it was new."""
         return self.server.store.put(_digest(digest), packed)
 
     def get(self, digests: list[bytes]) -> list[bytes]:
-        """Give chunks as they are stored: as many of the first ones as fit a frame, but one at least."""
+        """Return the first chunks in their stored form, as many as fit into a frame, but at least one."""
         found: list[bytes] = []
         room = GET_BYTES
         for digest in digests:
@@ -216,14 +216,14 @@ class Session:
         return found
 
     def check(self, digests: list[bytes]) -> list[str]:
-        """Tell for each chunk what is wrong with it, or an empty text."""
+        """Return for each chunk a description of its damage, or an empty text."""
         return self.server.store.check([_digest(digest) for digest in digests])
 
     def begin(self, name: str, host: str, source: str) -> bool:
-        """Start a snapshot; tell whether it is needed: not if it was committed and only the reply got lost.
+        """Start a snapshot. Returns: whether it is needed; False if it was committed and only the reply was lost.
 
-        A client that begins before it sends chunks shows that it is at work, as long as its connection lives; beginning
-        the same name again then changes nothing.
+        A client that begins before it sends chunks shows that it is at work, as long as its connection is open. If it
+        begins the same name again, nothing changes.
         """
         if self.draft is not None:
             if name != self.name or self.entries:
@@ -253,11 +253,11 @@ class Session:
         log.info("committed snapshot %s", self.name)
 
     def snapshots(self) -> list[tuple[object, ...]]:
-        """List what is committed."""
+        """Return the committed snapshots."""
         return [astuple(snapshot) for snapshot in self.server.catalogue.snapshots()]
 
     def standing(self, names: list[object]) -> list[tuple[object, ...] | None]:
-        """Tell of each name whether it is committed, with its files and bytes; None if no client is at it."""
+        """Return for each name whether it is committed, with its files and bytes; None if no client works on it."""
         texts = [name for name in names if isinstance(name, str)]
         if len(texts) < len(names) or len(texts) > MOST_NAMES:
             raise WireError(f"bad request: standing takes at most {MOST_NAMES} names")
@@ -268,7 +268,7 @@ class Session:
         return self.server.catalogue.find(name)
 
     def page(self, key: int, first: int) -> list[tuple[object, ...]]:
-        """Give the entries of a snapshot from a number on."""
+        """Return the entries of a snapshot from a number on."""
         return [entry.to_wire() for entry in self.server.catalogue.page(key, first)]
 
     def _draft(self) -> int:

@@ -1,15 +1,15 @@
-"""Chunks on the server's disk, each in a file that bears the chunk's name.
+"""Chunks on the server's disk, each in a file with the chunk's name.
 
-    incoming/NAME     whole, but perhaps only in the page cache
-    chunks/NA/NAME    durable: fsynced before it got this place
-    damaged/NAME      found to be something else than its name says
+    incoming/NAME     complete, but perhaps only in the page cache
+    chunks/NA/NAME    durable: fsynced before it was moved here
+    damaged/NAME      its bytes do not match its name
 
-What is guaranteed: `settle(names)` returns when these chunks are in `chunks/` to stay, power loss included as far as
-fsync goes. A snapshot is committed after that and not before, so a committed one is never without its chunks. The
-fsyncs come in lots, now and then during a backup and at the commit: one for each chunk as it arrives would cost a
-client the wait each time, and on a disk that turns, seconds a hundred files. A chunk that was not settled survives
-the death of the server, and after power loss it is used again only if it is still what its name says: opening the store
-reads `incoming` through, and makes the names in `chunks` durable.
+`settle(names)` returns when these chunks are durable in `chunks/`, even after power loss, as far as fsync guarantees
+this. A snapshot is committed only afterwards, so a committed snapshot never lacks chunks. The chunks are fsynced in
+groups, sometimes during a backup and always at the commit. An fsync of each arriving chunk would delay the client each
+time; on a hard disk, a hundred files would take seconds. A chunk that is not settled survives a crash of the server.
+After power loss it is used only if it still matches its name: opening the store checks all chunks in `incoming`, and
+makes the names in `chunks` durable.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .chunks import PACKED_LIMIT, DamagedChunk, unpack_chunk
 from .wire import BackupError
 from .workers import Unit
 
-LOT: Final = 512  # chunks that wait before some are settled ahead of the commit, which else has it all to do
-SYNC_ALL_FROM: Final = 64  # files; 4,000 of 10 KB: fsync each 0.83 s, sync first 0.51 s
+LOT: Final = 512  # number of unsettled chunks from which on some are settled before the commit
+SYNC_ALL_FROM: Final = 64  # number of files; for 4,000 of 10 KB, fsync of each took 0.83 s, with a sync first 0.51 s
 _DRAFT_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -38,7 +38,7 @@ class Store:
         self.root = root
         self._unit = unit
         self._settling = unit.threading.Lock()
-        self._wanted: deque[bytes] = deque()  # by those who wait to settle: whose turn it is does it for all
+        self._wanted: deque[bytes] = deque()  # names of all waiting callers: the caller that gets the lock settles all
         self._drafts = itertools.count()
         self._incoming: set[bytes] = set()
         self._paths = {name: str(root / name) for name in ("chunks", "incoming", "damaged")}
@@ -47,7 +47,7 @@ class Store:
         self._recover()
 
     def close(self) -> None:
-        """Let another server have the directory."""
+        """Release the directory, so that another server can use it."""
         os.close(self._lock)
 
     def has(self, digest: bytes) -> bool:
@@ -55,10 +55,10 @@ class Store:
         return digest in self._incoming or os.path.exists(self._place(digest))
 
     def put(self, digest: bytes, packed: bytes) -> bool:
-        """Keep a chunk.
+        """Store a chunk.
 
         Returns: whether it is new.
-        Raises: DamagedChunk if it is not what its name says.
+        Raises: DamagedChunk if it does not match its name.
         """
         if self.has(digest):
             return False
@@ -69,21 +69,21 @@ class Store:
         return True
 
     def get(self, digest: bytes) -> bytes:
-        """Read a settled chunk as it was put; its reader sees whether it is sound.
+        """Return a settled chunk in its stored form. The reader checks whether it is damaged.
 
-        Raises: DamagedChunk if there is none.
+        Raises: DamagedChunk if there is no such chunk.
         """
         try:
             with open(self._place(digest), "rb", buffering=0) as file:
-                return file.read(PACKED_LIMIT + 1)  # one more shows that it is too long, and still fits a frame
+                return file.read(PACKED_LIMIT + 1)  # the additional byte shows that it is too long
         except FileNotFoundError:
             raise DamagedChunk(f"chunk {digest.hex()} is missing from the store") from None
 
     def check(self, digests: list[bytes]) -> list[str]:
-        """Read chunks and compare them with their names; damaged ones are put aside, so that a backup sends them again.
+        """Read chunks and compare them with their names. Move damaged chunks away, so that a backup sends them again.
 
         Parks: while an OS thread does the work.
-        Returns: for each what is wrong with it, or an empty text.
+        Returns: for each chunk a description of its damage, or an empty text.
         """
         found: list[str] = self._unit.offload(lambda: [self._check(digest) for digest in digests])
         return found
@@ -92,7 +92,7 @@ class Store:
         """Make chunks durable.
 
         Parks: while others settle, and while an OS thread does the work.
-        Raises: DamagedChunk if one of them is not here.
+        Raises: DamagedChunk if one of them is missing.
         """
         mine = list(digests)
         self._wanted.extend(mine)
@@ -109,7 +109,7 @@ class Store:
         return ""
 
     def _settle_lot(self) -> None:
-        if self._settling.acquire(blocking=False):  # one at a time; the others go on
+        if self._settling.acquire(blocking=False):  # one caller at a time; the others continue
             try:
                 self._unit.offload(self._settle, list(self._incoming))
             finally:
@@ -118,7 +118,7 @@ class Store:
     def _settle(self, digests: list[bytes], others: Iterable[bytes] = ()) -> None:
         fresh = [digest for digest in dict.fromkeys([*digests, *others]) if digest in self._incoming]
         if len(fresh) >= SYNC_ALL_FROM:
-            os.sync()  # writes all at once what fsync, which alone reports errors, would write file by file
+            os.sync()  # writes all files together; only fsync reports errors, but would write file by file
         for digest in fresh:
             _fsync(self._waiting_room(digest))
         directories = sorted({os.path.dirname(self._place(digest)) for digest in fresh})
@@ -161,7 +161,7 @@ class Store:
     def _recover(self) -> None:
         chunks = self._paths["chunks"]
         for directory in [f"{chunks}/{name}" for name in os.listdir(chunks)] + [chunks]:
-            _fsync(directory)  # a server that was killed may have put chunks there, and not come to this
+            _fsync(directory)  # a server may have been killed after it moved chunks there, but before this
         for name in os.listdir(self._paths["incoming"]):
             path = f"{self._paths['incoming']}/{name}"
             if (digest := _sound(name, path)) is None:
@@ -229,5 +229,5 @@ def _fsync_file(file: int) -> None:
 
 
 def settled(root: Path) -> Iterator[Path]:
-    """Give the files of a store's durable chunks."""
+    """Yield the files of a store's durable chunks."""
     return (root / "chunks").glob("*/*")

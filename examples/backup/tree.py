@@ -126,7 +126,7 @@ class Unsafe(BackupError):
 
 
 def show(path: bytes) -> str:
-    """Turn a path into text that is safe to print, whatever its bytes."""
+    """Convert a path, which may contain any bytes, to text that is safe to print."""
     return printable(os.fsdecode(path)) or "."
 
 
@@ -229,7 +229,7 @@ class Reading:
         return data
 
     def has_changed(self, size: int) -> bool:
-        """Return whether a file of which so many bytes were read is another one than in the beginning."""
+        """Return whether the file has changed since it was opened. ``size``: the number of bytes that were read."""
         now = os.fstat(self._file)
         return (now.st_size, now.st_mtime_ns) != (size, self.status.st_mtime_ns)
 

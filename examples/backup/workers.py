@@ -1,12 +1,12 @@
-"""The one room that knows threads from dhagas.
+"""The only module that distinguishes threads from dhagas.
 
-Everything else gets a `Unit` and takes `unit.threading`, `unit.queue`, `unit.socket`, `unit.time`, `unit.futures` from
-it, as it would import the standard modules: the two units differ in the imports, in who starts a worker, and in whether
-a long disk operation has to be handed to an OS thread.
+All other modules get a `Unit`, and use `unit.threading`, `unit.queue`, `unit.socket`, `unit.time` and `unit.futures`
+instead of the standard modules. The two units differ in these modules, in how workers are started, and in whether a
+long disk operation must be offloaded to an OS thread.
 
-What is handed over (`unit.offload`): fsync, SQLite, and reading a store through on start. They take milliseconds and
-would hold up every dhaga of the OS thread. Reading or writing one chunk (at most 256 KB, in the page cache some ten
-microseconds) stays inline: handing it over costs more than it takes.
+Offloaded (`unit.offload`) are fsync, SQLite, and the check of a store on start. They take milliseconds and would block
+every dhaga of the OS thread. Reading or writing one chunk (at most 256 KB, in the page cache about ten microseconds)
+stays inline, because offloading it would cost more.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Unit:
 
 
 class ThreadGroup:
-    """Every function gets an OS thread of its own, however many were asked for."""
+    """Starts every function in a new OS thread, whatever number of threads was requested."""
 
     def __init__(self, threads: int, each: int) -> None:
-        """Take no notice of the numbers: a thread a function is what there is to compare with."""
+        """Ignore the numbers, because one thread per function is what dhagas are compared with."""
 
     def start(self, fn: Callable[..., object], *args: object) -> Future[Any]:
         """Run a function in a new thread."""
@@ -90,7 +90,7 @@ class DhagaGroup:
 
 
 def run_here(fn: Callable[..., Any], *args: object) -> Any:
-    """Run a blocking call in place: a thread holds up no other."""
+    """Make a blocking call in the calling thread, because it does not block other threads."""
     return fn(*args)
 
 

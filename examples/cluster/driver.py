@@ -1,8 +1,8 @@
-"""The driver: sends each source's task, watches the server's catalogue, and sends again what has got lost.
+"""The driver: sends each source's task, watches the server's catalogue, and sends lost tasks again.
 
-The catalogue alone says what is done. A worker begins a snapshot before it reads a file, so the server also knows what
-is held by a worker: when one dies, its drafts are gone with its connections, and so the driver learns what was in its
-hands, whatever the broker does about the messages. A source is sent again
+Only the catalogue decides what is done. A worker begins a snapshot before it reads a file, so the server also knows
+which sources workers hold. When a worker dies, its drafts vanish with its connections. So the driver learns which
+sources the worker held, whatever the broker does with the messages. A source is sent again
 
 - when it was held, and for `resend_after` seconds is neither committed nor held;
 - when no worker has begun it, and no source at all has moved for that long: then its message may be lost. Each time
@@ -65,7 +65,7 @@ class Driver:
         self.under_way: dict[str, Source] = {}
         self.silent: dict[str, Source] = {}  # committed, and the report is still to come
         self.moved = time.monotonic()
-        self._session = secrets.token_hex(3)  # what another driver of the same run is told is not for this one
+        self._session = secrets.token_hex(3)  # keeps results of other drivers of this run apart
         self._turn: Iterator[Source] = iter(())
         self._results = _reading(app)
 
@@ -195,7 +195,7 @@ class Driver:
     # ---- hearing ----
 
     def _in_turn(self) -> Iterator[Source]:
-        """Go round those whose tasks may have told something."""
+        """Yield in turn the sources whose tasks may have results."""
         for _ in range(len(self.under_way) + len(self.silent)):
             one = next(self._turn, None)
             if one is None:
@@ -230,7 +230,7 @@ class Driver:
 
 
 def _reading(app: Any) -> Callable[[str], dict[str, Any] | None]:
-    """Make a function that reads what a task has told, once; None if there is nothing yet."""
+    """Return a function that reads a task's result once. It returns None if there is no result yet."""
     backend: Any = app.backend
     options = {"backlog_limit": RESULTS_READ} if app.conf.result_backend == "rpc://" else {}
 

@@ -11,7 +11,7 @@ from .tasks import Report
 
 @dataclass(eq=False)
 class Source:
-    """A source on its way. Times are monotonic; it falls when who held it is gone."""
+    """The state of a source in a run. Times are monotonic. A source falls when the worker that held it has gone."""
 
     path: str
     name: str

@@ -32,7 +32,7 @@ PATIENCE = 2.0
 
 
 def shape_of(chosen: Any) -> LoadShape:
-    """Return how runs begin. Raises: Wrong."""
+    """Return how runs begin. Raises: BadScenario."""
     seconds = chosen.duration or options.DURATION
     if not chosen.users:
         return OpenLoad(chosen.rate, seconds, chosen.ramp or 0.0, most(chosen))
@@ -45,7 +45,7 @@ def shape_of(chosen: Any) -> LoadShape:
 
 
 def most(chosen: Any) -> int:
-    """Return how many runs may be under way: as many as there may be open files, at most. Raises: Wrong."""
+    """Return the maximum number of simultaneous runs, which the limit of open files bounds. Raises: BadScenario."""
     bearable = allow_connections() - SPARE
     if bearable < 1:
         raise BadScenario(f"there may be only {bearable + SPARE} open files: see ulimit -n")

@@ -16,7 +16,7 @@ PATIENCE = 10.0
 
 
 class NoRequestMade(Exception):
-    """A scenario has made no request: who repeats it would keep all others from running."""
+    """Raised if a scenario has made no request, because its repetition would keep all other users from running."""
 
 
 class Load:
@@ -71,7 +71,7 @@ class Load:
     def run(self, user: User, due: float | None = None) -> None:
         """Let a user run a scenario, and record how that ended; `due`: when it should have begun, if that was told.
 
-        Parks: as the scenario does. Raises: Silent.
+        Parks: as the scenario does. Raises: NoRequestMade.
         """
         scenario = self.scenarios.choose()
         user.due, user.trouble, user.measured = due, None, 0

@@ -1,6 +1,6 @@
-"""The open loop: runs begin when they are due, whatever has become of the others.
+"""The open loop: runs begin when they are due, even if earlier runs have not ended.
 
-What takes long is not waited for, so that a server that stalls is seen by all who would have come meanwhile.
+No run waits for another run, so a stalled server delays all runs that become due meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import dhaga
 from .load import Load
 
 MOST = 10_000
-"""Runs under way at once; each holds a connection, some 60 KB."""
+"""Maximum number of simultaneous runs. Each holds a connection, about 60 KB."""
 
 
 def times(rate: float, seconds: float, ramp: float = 0.0) -> Iterator[float]:
@@ -28,7 +28,7 @@ def times(rate: float, seconds: float, ramp: float = 0.0) -> Iterator[float]:
 
 
 class OpenLoop:
-    """Begin runs in dhagas of their own, at most so many at once. One that is due beyond that is dropped."""
+    """Begins each run in a new dhaga. If `most` runs are in progress, a due run is dropped."""
 
     def __init__(self, load: Load, scope: dhaga.Scope, most: int = MOST) -> None:
         self.load = load
@@ -36,10 +36,10 @@ class OpenLoop:
         self.most = most
 
     def come(self, rate: float, seconds: float, ramp: float = 0.0) -> None:
-        """Let runs begin at a rate. The book is a new one from the end of the ramp on.
+        """Let runs begin at a rate. At the end of the ramp, the load gets a new book.
 
-        Those that are late, as when the machine was busy, begin one by one while others have their turns: all
-        at once they would each need a connection of their own, which would make further ones late.
+        Late runs (the machine was busy) begin one by one while others have their turns. If they began all at once,
+        each would need a new connection, which would delay further runs.
         Parks: `sleep`.
         """
         clock = self.load.clock

@@ -13,25 +13,25 @@ from .runner import OpenLoad, conduct
 from .statistics import Figures
 
 WARM_UP = 0.2
-"""Of a step, before it, its rate grows from 0: connections are made, and answers are under way when it begins."""
+"""The ramp before a step, as a fraction of the step. The rate grows from 0, so that connections exist at the start."""
 
 BEHIND, FEW = 0.05, 3
-"""Runs that may end later than the step in which they were due, as a share and in any case: more are queueing up."""
+"""Runs that may end after the step in which they were due: this fraction, but at least so many. More are a queue."""
 
 SAMPLES = 10
-"""So many requests at least are to lie above a percentile, or to fail: fewer are chance. Steps get longer for it."""
+"""Minimum number of requests above a percentile, or of failures, because fewer are chance. Steps last accordingly."""
 
 LONGEST = 60.0  # seconds of a step for that
 
 TRIES = 2
-"""A step fails if it does so twice: a single hiccup of the machine is no limit."""
+"""A step fails if it fails this many times, because a single delay may come from the machine."""
 
 CLOSE = 0.05
-"""It is found once pass and fail are this near to each other, as a share."""
+"""The search ends once the passed and the failed rate differ by at most this fraction."""
 
 LOWEST = 1.0  # runs a second: where even that fails, the bound cannot be held
 ERRORS = Bound("errors", 0.01)
-"""Holds in any case, unless another bound on errors is given: a server that refuses is fast."""
+"""This bound applies unless another bound on errors is given, because a server that refuses requests is fast."""
 
 
 @dataclass(frozen=True)

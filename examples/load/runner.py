@@ -57,7 +57,7 @@ def after(ramp: float) -> str:
 def conduct(load: Load, shape: LoadShape) -> Statistics:
     """Carry a test out; runs that are under way at its end have as long as a request, then they are cut off.
 
-    Parks: till then. Returns: the book of the time after the ramp. Raises: Silent; a Ctrl-C leaves the book closed.
+    Parks: until then. Returns: the Statistics of the time after the ramp. Raises: NoRequestMade. A Ctrl-C closes them.
     """
     load.begin(shape.ramp + shape.seconds)
     try:

@@ -51,7 +51,7 @@ def get(user: User) -> None:
 
 
 def read(texts: Sequence[str]) -> Scenarios:
-    """Read PLACE:FUNCTION[=WEIGHT][,…] each, PLACE being a file or a module. Raises: Wrong."""
+    """Parse texts PLACE:FUNCTION[=WEIGHT][,…], in which PLACE is a file or a module. Raises: BadScenario."""
     found = [pair for text in texts for pair in of(text)]
     if not found:
         return Scenarios([get])
@@ -113,7 +113,7 @@ def is_scenario(found: object, module: ModuleType) -> bool:
 
 
 def import_from(place: str) -> ModuleType:
-    """Import a module, or a file, as a copy whose `time.sleep`, sockets and locks park. Raises: Wrong."""
+    """Import a module, or a file, as a copy whose `time.sleep`, sockets and locks park. Raises: BadScenario."""
     name = place
     if place.endswith(".py"):
         path = Path(place).resolve()

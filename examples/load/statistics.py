@@ -1,4 +1,4 @@
-"""What is counted and measured: a Tally for each name of requests, and a Book for a stretch of time."""
+"""What is counted and measured: a Tally for each name of requests, and Statistics for a period of time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Tally:
 
 @dataclass
 class Statistics:
-    """The runs and requests from when it was opened on.
+    """The runs and requests of a period of time. The attribute ``Load.book`` holds the current Statistics.
 
     A run that is due is dropped, or begins; then it passes, fails, is cut off, or is still under way:
     `carried + due == dropped + passed + failed + cut + under way`, where those were carried that were under way at the

@@ -3,10 +3,11 @@
 Redis gives a message its id (XADD), and every server reads the stream in one order (XREAD), its own messages too. A
 publisher has its answer when Redis has the message; without Redis it gets 503, and posts again.
 
-Redis may keep nothing on disk and lose the stream. Each server then has its topics' histories, and what it has added
-but not read back; it puts back what the new stream lacks. Under its old id where no later one is there yet, else under
-a new one, marked `again`, so that those who have it skip it. So an accepted message is lost only if Redis and the
-server that accepted it die within the same moment; a message may come twice, and then under another id.
+Redis may keep nothing on disk and lose the stream. Each server then still has its topics' histories, and the messages
+that it has added but not read back. It adds the messages that the new stream lacks: under their old id if the stream
+has no later id yet, otherwise under a new id, marked `again`, so that servers that have them skip them. So an accepted
+message is lost only if Redis and the server that accepted it die at the same moment. A message may come twice, the
+second time under another id.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class RedisLink:
                 logger.info("a message on %s is not delivered here: %s", message.topic, refused)
 
     def put_back(self) -> None:
-        """Give a stream that has begun anew what it lacks and we have."""
+        """Add the messages that this server has and a new stream lacks."""
         ours = {message.id: (message.topic, message.text) for message in self.broker.remembered()} | self.unread
         put_back = self.redis.register_script(PUT_BACK)
         count = 0

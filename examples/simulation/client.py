@@ -1,8 +1,8 @@
-"""A client of the replicas: what it reads or writes, it agrees on with most of them. Plain threads and sockets.
+"""A client of the replicas: each read and each write involves a majority of them. Plain threads and sockets.
 
-As two majorities have a replica in common, a read finds the last write that was acknowledged. A write that failed may
-be on a few replicas; so a read writes what it has found to a majority before it returns it: a later one must not find
-less. (H. Attiya, A. Bar-Noy, D. Dolev: Sharing Memory Robustly in Message-Passing Systems, 1995.)
+Two majorities have a replica in common, so a read finds the last acknowledged write. A failed write may be on a few
+replicas. So a read writes the value that it has found to a majority before it returns the value: a later read must not
+find an older value. (H. Attiya, A. Bar-Noy, D. Dolev: Sharing Memory Robustly in Message-Passing Systems, 1995.)
 """
 
 from __future__ import annotations

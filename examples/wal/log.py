@@ -25,10 +25,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SEGMENT_BYTES: Final = 64 << 20
-"""A segment that has grown so far is followed by another. Recovery and replay hold one in memory."""
+"""Size from which on a segment is followed by a new one. Recovery and replay hold one segment in memory."""
 
 BATCH_BYTES: Final = 4 << 20
-"""A batch takes records until it has so many bytes, so that the first of many large ones does not wait for all."""
+"""Size from which on a batch takes no more records, so that the first of many large records does not wait for all."""
 
 
 class Entry:
@@ -195,9 +195,9 @@ class WriteAheadLog:
         return batch
 
     def write_or_break(self, batch: list[Entry]) -> None:
-        """Write a batch, or never anything again: a second fsync would say that all is well, and it would be wrong.
+        """Write a batch. After an error, never write again: a second fsync could succeed although data is lost.
 
-        (The system tells of what it could not write once, and may have dropped it by then.)
+        The system reports a failed write only once, and may have dropped the data by then.
         """
         try:
             self.write(batch)

@@ -7,8 +7,8 @@ The checksum is CRC-32: it finds every torn write and every burst of up to 32 wr
 30 µs. (BLAKE2 would also find a forger, who could write the whole log anew; CRC-32C is no better at this, and a package
 more.) It begins with the segment's salt, so that a record of another file, which a payload may contain, is none here.
 
-All records before the first one of a batch were durable when the batch was written. So a valid record tells which of
-those before it must be there, too: that is how ``recovery.py`` knows a damaged log from a torn end.
+All records before the first record of a batch were durable when the batch was written. So a valid record shows which
+earlier records must also be valid. With this, ``recovery.py`` distinguishes a damaged log from a torn end.
 """
 
 from __future__ import annotations

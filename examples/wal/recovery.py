@@ -1,10 +1,10 @@
 """Reading a log: what is in it, where it ends, and whether that end is torn or the log is damaged.
 
-A crash tears the end: of the batch that was being written any part may have reached the disk, in any order, and nothing
-of it was acknowledged. Recovery cuts it off. Damage is everything else: a wrong record in an older segment, or one that
-a later batch says was durable. There it stops, changes nothing, and names the place.
+A crash tears the end: any part of the batch that was being written may have reached the disk, in any order, and none of
+it was acknowledged. Recovery cuts this batch off. Everything else is damage: a wrong record in an older segment, or a
+wrong record that was durable according to a later batch. Recovery then stops, changes nothing, and names the place.
 
-Not told apart: damage to the very last batch looks as a crash in the middle of writing it does.
+Damage to the last batch cannot be distinguished from a crash during its write.
 """
 
 from __future__ import annotations

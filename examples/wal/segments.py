@@ -16,7 +16,7 @@ LOCK: Final = "lock"
 
 WRITE_THROUGH: Final = getattr(os, "RWF_DSYNC", 0)
 """Has one system call write and wait for the disk, where the system can: the interpreter lock is taken back once, not
-twice, which beside busy dhagas is a tenth of the time (``benchmarks/file_io.py``)."""
+twice, which beside busy dhagas is a tenth of the time (``benchmarks/file_io``)."""
 
 
 def hold(directory: Path) -> int:

@@ -1,8 +1,8 @@
 """python -m examples.web.compare: the three ways beside each other, with many requests at once, in one table.
 
-`report`: so many clients ask for one, each of which takes the backend a second. `news`: so many wait for news, which
-come a second after they have asked; where they take up all threads, the publisher has to queue up with them, and
-polls end without news. Each client has a connection of its own and is a dhaga of this process.
+`report`: many clients request a report, which takes the backend a second each. `news`: many clients wait for news,
+which is published a second after their requests. If the clients occupy all threads, the publisher has to wait for a
+thread, and polls end without news. Each client is a dhaga of this process, and has its own connection.
 """
 
 from __future__ import annotations
