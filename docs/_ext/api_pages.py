@@ -90,8 +90,13 @@ def page(name: str, home: dict[int, str]) -> str:
     for each in sorted(names.keys() - set(members)):
         elsewhere.setdefault(home.get(id(names[each]), "standard"), []).append(f"`{each}`")
     for module, found in sorted(elsewhere.items()):
-        where = f"the standard `{name.removeprefix('dhaga.')}`" if module == "standard" else f"[{module}]({module}.md)"
-        lines += [f"As in {where}: {', '.join(found)}.", ""]
+        if module != "standard":
+            where = f"Described under [{module}]({module}.md)"
+        elif (standard := name.removeprefix("dhaga.")) in sys.stdlib_module_names:
+            where = f"The same as in the standard `{standard}`"
+        else:
+            where = "Also here"
+        lines += [f"{where}: {', '.join(found)}.", ""]
     return "\n".join(lines)
 
 

@@ -97,7 +97,7 @@ class Trace:
             yield from self.turn(turn, 50.0 * turn)
 
     def turn(self, number: int, begin: float) -> Iterator[Event]:
-        """Yield 50 ms: four turns of the report, and the order that has the lock."""
+        """Yield the events of 50 ms: four turns of GET /report, and the POST that holds the lock meanwhile."""
         holder, following = (f"POST /orders/{41 + each % 4}" for each in (number, number + 1))
         yield self.slice(holder, "sleep", begin, begin + 46)
         yield self.slice(holder, "running", begin + 46, begin + 49)
