@@ -6,10 +6,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
-from dhaga import threading
+from dhaga import Timeout, threading
 from dhaga.monkey import original
 
 LARGE = 5_000_000  # bytes: more than the buffers of a connection on loopback hold
@@ -113,6 +114,15 @@ def block(environ: dict[str, Any]) -> Reply:
     return "200 OK", []
 
 
+def cut_off(start_response: Any) -> list[bytes]:
+    """Write more than the client reads, until a timeout of the view."""
+    write = start_response("200 OK", [("Content-Length", str(4 * LARGE))])
+    with suppress(TimeoutError), Timeout(0.05):
+        write(bytes(4 * LARGE))
+    say("cut off")
+    return []
+
+
 VIEWS: dict[str, Callable[[dict[str, Any]], Reply]] = {
     "/": hello,
     "/worker": worker,
@@ -132,6 +142,8 @@ VIEWS: dict[str, Callable[[dict[str, Any]], Reply]] = {
 
 
 def app(environ: dict[str, Any], start_response: Any) -> Any:
+    if environ["PATH_INFO"] == "/cut":
+        return cut_off(start_response)
     status, body = VIEWS[environ["PATH_INFO"]](environ)
     length = [("Content-Length", str(len(body[0])))] if isinstance(body, list) and body else []
     start_response(status, [("Content-Type", "text/plain"), *length])

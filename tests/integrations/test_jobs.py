@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,10 @@ from celery.exceptions import (
 from celery.worker import state
 
 import dhaga
+from dhaga import threading
 from dhaga._kernel.process import preemption_watcher
+from dhaga.integrations.celery._jobs import Job, JobEnded, logger
+from dhaga.testing import settle
 from tests._kernel.test_preemption_strikes import needs_events
 from tests.kit.celery_world import PATIENCE, Said, World, come_to, until
 
@@ -77,6 +83,49 @@ def test_an_end_that_is_swallowed_is_raised_again(world: World, said: Said, monk
         with pytest.raises(TimeLimitExceeded):
             come_to(stubborn.delay())
     assert "has swallowed the error that ends it (its hard time limit is over)" in said.text()
+
+
+@pytest.mark.logs
+def test_a_limit_ends_a_task_although_a_log_handler_parks() -> None:
+    """The handler's lock is held, so that the report of the limit, and the warning of a swallowed error, must wait."""
+    log_lock = threading.Lock()
+    trace: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            with log_lock:
+                trace.append("logged")
+
+    def report(soft: bool, limit: float) -> None:
+        with log_lock:
+            trace.append("reported")
+
+    def task() -> None:
+        for _ in range(2):
+            try:
+                dhaga.sleep(60)
+            except SoftTimeLimitExceeded:
+                trace.append("soft limit")
+            except JobEnded:
+                trace.append("swallowed")
+        dhaga.sleep(60)
+
+    pool: Any = SimpleNamespace(finish=lambda job: trace.append("finished"))
+    job = Job(pool, 1, None, None, {"timeout_callback": report})
+    handler = Handler()
+    logger.addHandler(handler)
+    try:
+        with log_lock:
+            running = dhaga.spawn(job.run, task, (), {})
+            for strike in job.reach_soft_limit, job.reach_hard_limit, job.raise_end:
+                dhaga.sleep(0)
+                running.scheduler.loop.call_soon(strike)
+                settle()
+            running.join()
+        settle()
+    finally:
+        logger.removeHandler(handler)
+    assert trace[:3] == ["soft limit", "swallowed", "finished"] and set(trace[3:]) == {"reported", "logged"}
 
 
 def test_a_task_that_never_parks_outlives_its_limit_and_is_told_of(world: World, said: Said) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from dhaga.testing import cancel_at_every_park, virtual_clock
 from tests.kit.crowd import Crowd, Worker
 from tests.kit.parking import parked, victim
@@ -189,6 +190,7 @@ def get_within_a_second(queue: PoolQueue) -> Any:
         return queue.get(True, 1)
 
 
+@pytest.mark.skipif(FREE_THREADED, reason="a finalizer would strike within a guard")
 @pytest.mark.parametrize("use_lifo", [False, True])
 def test_a_finalizer_returns_a_connection_in_the_middle_of_any_call(use_lifo: bool) -> None:
     """A collection that strikes SQLAlchemy's own queue finds its mutex re-entrant."""
@@ -215,6 +217,7 @@ def test_a_finalizer_returns_a_connection_in_the_middle_of_any_call(use_lifo: bo
         assert nth > 5 and not place
 
 
+@pytest.mark.skipif(FREE_THREADED, reason="a thread would be stopped within a guard")
 @pytest.mark.parametrize("use_lifo", [False, True])
 def test_a_getter_in_another_os_thread_misses_no_connection_whenever_it_comes(use_lifo: bool) -> None:
     place = ""

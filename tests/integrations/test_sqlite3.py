@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3 as standard
 import threading
 import time
@@ -167,6 +168,25 @@ def test_the_programs_classes_and_its_pragma_are_asked(connect: Connect) -> None
     assert rows(own) == [1, 2, 3]
     for name in integration.NAMES:
         assert getattr(standard, name) is not integration.standard[name]
+
+
+@pytest.mark.parametrize("statement", ["pragma busy_timeout = 700", "insert into t values (1)"])
+def test_a_script_within_a_script_keeps_the_timeout(connect: Connect, statement: str) -> None:
+    """A function that SQL calls runs the inner script, and a statement that waits in C."""
+    holder, writer = connect(), connect(0.7)
+    holder.execute("begin immediate")
+
+    def inner() -> None:
+        writer.executescript("select 1")
+        with contextlib.suppress(standard.OperationalError):
+            writer.execute(statement)
+
+    writer.create_function("inner_script", 0, inner)
+    writer.executescript("select inner_script()")
+    writer.rollback()
+    assert writer.execute("PRAGMA busy_timeout").fetchone() == (700,)
+    holder.rollback()
+    assert while_locked(connect, lambda: writer.execute("insert into t values (2)")) == ["free", "called"]
 
 
 def test_plain_threads_wait_in_c(connect: Connect) -> None:

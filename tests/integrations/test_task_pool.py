@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 import dhaga
+from dhaga._kernel import originals
 from dhaga.integrations.celery import TaskPool
 from tests.kit.celery_world import Said, World, come_to, until
 
@@ -72,6 +73,32 @@ def test_a_pool_may_begin_with_no_room_and_change_often() -> None:
     assert ran == [1, 2]
     assert pool.worker_pool is not None
     assert all(len(crew.free_numbers) + len(crew.workers) == 2 for crew in pool.worker_pool.groups)
+    pool.stop()
+
+
+def test_a_queued_task_runs_in_an_idle_thread_while_another_computes(world: World) -> None:
+    world.app.conf.worker_dhaga_threads = 2
+    pool = TaskPool(0, app=world.app)
+    pool.start()
+    assert pool.worker_pool is not None
+    ran, computing, computed = threading.Event(), originals.allocate_lock(), originals.allocate_lock()
+    computing.acquire()
+    computed.acquire()
+
+    def compute() -> None:
+        computing.release()
+        computed.acquire()
+
+    first = pool.worker_pool.groups[0].scheduler.spawn(compute)
+    computing.acquire()
+    pool.apply_async(ran.set)
+    pool.grow()
+    try:
+        assert ran.wait(60)
+    finally:
+        computed.release()
+    first.join()
+    until(lambda: not pool.jobs)
     pool.stop()
 
 

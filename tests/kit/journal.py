@@ -1,10 +1,16 @@
-"""A pytest plugin that writes down what each test comes to while it runs, for ``tests/kit/suite.py``.
+"""A pytest plugin that writes the outcome of each test into a journal during the run, for ``tests/kit/suite.py``.
 
-One JSON object a line: ``{"undone": …}`` says how the run was started, ``{"test": …}`` that a test begins,
-``{"outcome": …, "text": …}`` what it comes to, ``{"seconds": …, "cpu": …, "why": …}`` how long it took, and why, if it
-says so, ``{"end": …}`` that all is over. What the journal tells of already is not run again. A test that takes too long
-ends the process. Where each OS thread stood then is behind the last line; ``{"stands": …}`` has the stack of each dhaga
-and of main code, if the main thread could still write it.
+Each line is a JSON object:
+
+- ``{"undone": …}``: the conditions that ``surroundings.py`` has undone;
+- ``{"test": …}``: a test begins;
+- ``{"outcome": …, "text": …}``: the outcome of a test;
+- ``{"seconds": …, "cpu": …, "why": …}``: the duration of a test, and its reason for a long duration, if any;
+- ``{"stands": …}``: the stacks of all dhagas and of main code, if the main thread could still write them;
+- ``{"end": …}``: the run has ended.
+
+A test that the journal contains already is not run again. A test that takes too long ends the process. The stacks of
+the OS threads then follow the last line.
 """
 
 from __future__ import annotations
@@ -24,15 +30,16 @@ from dhaga import debug
 from tests.kit import surroundings
 
 TEST_SECONDS = 180
-"""After which a test counts as hung. The longest takes 10, on a busy machine; ``scripts.PATIENCE`` is 60."""
+"""Seconds after which a test counts as hung. The longest takes 10 s on a busy machine; ``scripts.PATIENCE`` is 60 s."""
 
 ASKED = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGINFO  # type: ignore[attr-defined]
-"""By which the suite has a process write what each dhaga waits for, just before its test counts as hung."""
+"""The signal with which the suite requests a dump of the dhagas, just before a test counts as hung."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--journal", type=Path, required=True, help="where to write what each test comes to")
     parser.addoption("--test-seconds", type=float, default=TEST_SECONDS, help="after which a test counts as hung")
+    parser.addoption("--again", action="append", default=[], help="run this test again, and only those named like this")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,13 +47,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Journal:
-    """What has been run, and what became of it."""
+    """The tests that have run, and their outcomes."""
 
     def __init__(self, config: pytest.Config) -> None:
         path = config.getoption("--journal")
         self.config = config
         self.seconds = config.getoption("--test-seconds")
         self.known = {entry.get("test") for entry in entries(path)}
+        self.again = config.getoption("--again")
         self.file = path.open("a")
 
     def write(self, **entry: object) -> None:
@@ -58,13 +66,15 @@ class Journal:
         self.write(undone=surroundings.undone)
 
     def tell(self, *_: object) -> None:
-        """Write where each dhaga stands. A signal handler that wakes none: a deadlock is one beside it."""
+        """Write a dump of the dhagas. This handler wakes no dhaga, so the deadlock detector may ignore it."""
         self.write(stands=debug.dump(0))
 
     tell.of_dhaga = True  # type: ignore[attr-defined]
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if item.nodeid not in self.known]
+        items[:] = [
+            item for item in items if item.nodeid in self.again or (not self.again and item.nodeid not in self.known)
+        ]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
@@ -80,7 +90,7 @@ class Journal:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         outcome, _, _ = self.config.hook.pytest_report_teststatus(report=report, config=self.config)
-        if outcome:  # the setup and the end of a test that passes have none
+        if outcome:  # the setup and the teardown of a passing test have no outcome
             self.write(outcome=outcome, name=report.nodeid, text=report.longreprtext)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -98,7 +108,7 @@ def cpu_seconds() -> float:
 
 
 def marks_of_long(item: pytest.Item) -> Iterator[pytest.Mark]:
-    """Yield the marks of a test by which it says that it takes long."""
+    """Yield the marks that say that a test takes long."""
     return (mark for mark in item.iter_markers() if mark.name in ("long", "crowd", "slow"))
 
 

@@ -1,7 +1,10 @@
-"""Run tests to the end, whatever hangs or dies, and say last what failed: ``python -m tests.kit.suite ARGUMENTS``.
+"""Runs all tests, even if one hangs or dies, and lists the failures last: ``python -m tests.kit.suite ARGUMENTS``.
 
-Nothing can be relied on in a process of which one test hangs: it ends (``tests/kit/journal.py``), and another one runs
-the tests that are left. The arguments are pytest's.
+A process in which a test hangs is unreliable: it ends (``tests/kit/journal.py``), and another process runs the
+remaining tests. The arguments are pytest's.
+
+If ``DHAGA_RUN_AGAIN`` is set, as in CI, and only one or two tests fail, the suite runs each of them once more, alone. A
+test that passes now is flaky: the run passes, and reports the test with its first failure, so that someone mends it.
 """
 
 from __future__ import annotations
@@ -16,29 +19,36 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.kit.journal import ASKED, TEST_SECONDS, entries
 from tests.kit.surroundings import ignored_signals
 
+AGAIN = 2
+"""Maximum number of failed tests that run again. More failures have a common cause."""
+
 DEATHS = 3
-"""Processes that may die before the rest is left: each may have waited for ``journal.TEST_SECONDS``."""
+"""Number of processes that may die before the suite gives up. Each may have waited for ``journal.TEST_SECONDS``."""
 
 LONG_SECONDS = 2
-"""A test that takes longer says why, by the marker ``long``; otherwise the run names it at its end."""
+"""A longer test must give a reason with the marker ``long``. Otherwise the run names the test at its end."""
 
 END_SECONDS = 90
-"""For which a process may live on after its last test. pytest also removes the folders of earlier runs then: by 20 s a
-run was killed on a busy machine that had passed.
+"""Number of seconds for which a process may live after its last test. In this time pytest also removes the folders of
+earlier runs. With 20 s, a run that had passed was killed on a busy machine.
 """
 
 ASK_AT = 0.8
-"""The share of a test's time after which its process is asked where it stands."""
+"""The share of a test's time limit after which the suite requests a dump of the test's process."""
 
 OPTIONS = ("-p", "tests.kit.journal", "-o", "faulthandler_timeout=0", "--continue-on-collection-errors")
 NO_TESTS = 5
-"""pytest's status where nothing was left to run."""
+"""pytest's exit status if there is no test to run."""
 
 BAD = ("failed", "error", "hung", "died")
+UNCLEAR = "flaky"
+"""The outcome of a test that has failed and, run again, passed."""
+
 ELSEWHERE = re.compile(r'File ".*/(_pytest|pluggy|pytest)/|File "<frozen runpy>')
 """Lines of a dump that are the same wherever a test hangs."""
 
@@ -48,15 +58,23 @@ FRAME_ELSEWHERE = re.compile(
 """The same in a dump of Dhaga's: a frame and its source line."""
 
 
+class Fault(NamedTuple):
+    """A test that has not passed: its outcome, its name, and what it has written."""
+
+    outcome: str
+    name: str
+    text: str
+
+
 class Suite:
-    """One run of the tests, in as many processes as that takes."""
+    """One run of the tests, in one or more processes."""
 
     def __init__(self, arguments: list[str], journal: Path) -> None:
         self.arguments = arguments
         self.journal = journal
         self.began = time.monotonic()
         self.counts = Counter[str]()
-        self.faults: list[str] = []
+        self.faults: list[Fault] = []
         self.texts: list[str] = []
         self.read = 0
         self.current = ""
@@ -65,21 +83,35 @@ class Suite:
         self.long: list[str] = []
 
     def run(self) -> int:
-        """Return the status to exit with."""
+        """Run the tests. Returns: the exit status."""
         status = 1
         for _ in range(DEATHS):
             status = self.run_process()
             if self.read_journal():
                 break
-            if not self.current:  # it has not come so far as to run a test
+            if not self.current:  # the process has not begun a test
                 return status or 1
             self.bury(status)
-        bad = sum(self.counts[outcome] for outcome in BAD)
-        return 1 if bad else 0 if status == NO_TESTS and self.current else status
+        if "DHAGA_RUN_AGAIN" in os.environ and status in (0, 1):
+            self.run_again()
+        bad = any(fault.outcome in BAD for fault in self.faults)
+        return 1 if bad else 0 if (status == NO_TESTS and self.current) or self.faults else status
+
+    def run_again(self) -> None:
+        """Run the failed tests again, each in a process, if they are few. If a test passes now, count it as flaky."""
+        firsts = {fault.name: fault for fault in reversed(self.faults)}
+        if len(firsts) > AGAIN or any(fault.outcome == "died" for fault in self.faults):
+            return
+        for name, fault in firsts.items():
+            again = Suite([*self.arguments, f"--again={name}"], self.journal.with_name("again"))
+            passes = again.run_process() == 0 and again.read_journal() and again.counts["passed"]
+            again.journal.unlink(missing_ok=True)
+            if passes:
+                self.faults = [each for each in self.faults if each.name != name] + [fault._replace(outcome=UNCLEAR)]
 
     def run_process(self) -> int:
         command = [sys.executable, "-m", "pytest", *OPTIONS, f"--journal={self.journal}", *self.arguments]
-        # The tests heed signals again (see surroundings.py): those meant for whoever started this must not reach them.
+        # The tests no longer ignore signals (see surroundings.py), so signals for the starter must not reach them.
         with subprocess.Popen(command, start_new_session=bool(ignored_signals())) as process:
             try:
                 while process.poll() is None:
@@ -91,9 +123,9 @@ class Suite:
                 raise
 
     def ask(self, process: subprocess.Popen[bytes]) -> None:
-        """Have the process write where its dhagas stand, once, if its test is about to count as hung.
+        """Request one dump of the process's dhagas if its test is about to count as hung.
 
-        A process that has run all tests, and does not end, waits for a thread that a failed one has left: kill it.
+        Kill a process that has run all tests and does not end: it waits for a thread that a failed test has left.
         """
         silent = time.time() - self.journal.stat().st_mtime if self.journal.exists() else 0
         if silent > ASK_AT * self.test_seconds():
@@ -102,12 +134,12 @@ class Suite:
             process.kill()
 
     def test_seconds(self) -> float:
-        """Return after how many seconds a test counts as hung."""
+        """Return the number of seconds after which a test counts as hung."""
         option = "--test-seconds"
         return float(self.arguments[self.arguments.index(option) + 1]) if option in self.arguments else TEST_SECONDS
 
     def read_journal(self) -> bool:
-        """Take in what is new in the journal; whether the process has come to its end."""
+        """Read the new entries of the journal. Returns: whether the process has finished its tests."""
         ended = False
         for entry in (fresh := entries(self.journal)[self.read :]):
             self.current = entry.get("test", self.current)
@@ -116,20 +148,19 @@ class Suite:
             ended = "end" in entry
             if is_long(**entry):
                 self.long.append("LONG {name} - {seconds:.1f} s, {cpu:.1f} s of CPU".format(**entry))
-            if "outcome" in entry:
+            if entry.get("outcome") in BAD:
+                self.faults.append(fault := Fault(**entry))
+                self.texts.append(f"\n== {fault.name}\n{fault.text}")
+            elif "outcome" in entry:
                 self.counts[entry["outcome"]] += 1
-                if entry["outcome"] in BAD:
-                    self.faults.append(headline(**entry))
-                    self.texts.append(f"\n== {entry['name']}\n{entry['text']}")
         self.read += len(fresh)
         return ended
 
     def bury(self, status: int) -> None:
-        """Note that a process has died, by the test that hung or killed it, and tell what it can tell no more."""
+        """Count the test that hung or killed its process, and print the failures and dumps of this process."""
         dump = self.journal.read_text().rpartition("}\n")[2]
         outcome = "hung" if dump.startswith("Timeout") else "died"
-        self.counts[outcome] += 1
-        self.faults.append(headline(outcome, self.current, f"E   status {status}\n" if outcome == "died" else ""))
+        self.faults.append(Fault(outcome, self.current, f"E   status {status}\n" if outcome == "died" else ""))
         print(
             *self.texts, f"\n== {self.current} {outcome}", shortened(self.stands), shortened(dump), sep="\n", flush=True
         )
@@ -137,9 +168,10 @@ class Suite:
         self.stands = ""
 
     def tell(self) -> None:
-        """Print what failed, and how many tests came to what."""
-        print("", *self.long, *self.faults, sep="\n")
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in self.counts.items())
+        """Print the failures, and the number of tests by outcome."""
+        print("", *self.long, *map(headline, self.faults), sep="\n")
+        outcomes = self.counts + Counter(fault.outcome for fault in self.faults)
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
         seconds = time.monotonic() - self.began
         started = f", started with {', '.join(self.undone)}" if self.undone else ""
         where = f"on Python {platform.python_version()}"
@@ -147,19 +179,19 @@ class Suite:
 
 
 def is_long(seconds: float = 0, cpu: float = 0, why: str = "", **_: object) -> bool:
-    """Return whether a test takes long without a reason. Where others want the cores, only its CPU time counts."""
+    """Return whether a test takes long without a reason. On a busy machine, only its CPU time counts."""
     busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
     return not why and (cpu if busy else seconds) > LONG_SECONDS
 
 
-def headline(outcome: str, name: str, text: str) -> str:
-    """Say on one line what became of a test, and why."""
-    why = re.findall(r"^E +(.*)", text, re.MULTILINE)
-    return f"{outcome.upper()} {name}{f' - {why[0][:200]}' if why else ''}"
+def headline(fault: Fault) -> str:
+    """Return the outcome of a test and its reason, in one line."""
+    why = re.findall(r"^E +(.*)", fault.text, re.MULTILINE)
+    return f"{fault.outcome.upper()} {fault.name}{f' - {why[0][:200]}' if why else ''}"
 
 
 def shortened(dump: str) -> str:
-    """Leave out of a dump what is the same wherever a test hangs."""
+    """Return a dump without the lines that are the same wherever a test hangs."""
     lines = FRAME_ELSEWHERE.sub("", dump).splitlines()
     return "".join(f"{line}\n" for line in lines if line and not ELSEWHERE.search(line))
 
@@ -178,7 +210,7 @@ def main(arguments: list[str]) -> int:
             return suite.run()
         except SystemExit:
             suite.read_journal()
-            suite.faults.append(headline("terminated", suite.current, ""))
+            suite.faults.append(Fault("terminated", suite.current, ""))
             raise
         finally:
             suite.tell()

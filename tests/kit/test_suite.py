@@ -1,4 +1,4 @@
-"""``tests/kit/suite.py``: what hangs or kills its process neither ends the run nor hides what else there is."""
+"""``tests/kit/suite.py``: a test that hangs or kills its process neither ends the run nor hides other results."""
 
 from __future__ import annotations
 
@@ -50,6 +50,30 @@ def test_one_that_hangs_or_dies_fails_alone_and_the_names_of_all_come_last(tmp_p
     assert any(line.endswith("test_some.py:10 in test_hangs") for line in lines), "it is parked"
     assert any(line.endswith("in run_hub") for line in lines)
     assert not any("pluggy" in line for line in lines)
+
+
+@pytest.mark.parametrize("outcome, last", [("", "1 flaky"), ("assert False", "1 failed"), ("os.abort()", "1 died")])
+def test_in_ci_a_test_that_fails_once_is_reported_and_the_run_passes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, outcome: str, last: str
+) -> None:
+    first = "os.abort()" if "abort" in outcome else "assert False, 'the first time'"
+    file = tmp_path / "test_some.py"
+    file.write_text(f"""
+import os, pathlib
+
+def test_fails_once(mark=pathlib.Path({str(tmp_path / "mark")!r})):
+    if not mark.exists():
+        mark.touch()
+        {first}
+    {outcome or "pass"}
+
+def test_passes(): pass
+""")
+    monkeypatch.setenv("DHAGA_RUN_AGAIN", "1")
+    status, lines = suite(file, "--rootdir", tmp_path, "--confcutdir", tmp_path)
+    assert status == (last != "1 flaky")
+    assert lines[-1].startswith(f"== 1 passed, {last} in ")
+    assert lines[-2].startswith(f"{last[2:].upper()} test_some.py::test_fails_once - ")
 
 
 @pytest.mark.slow
