@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os as standard
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga import os
+from dhaga._iowait import open_fd
 from tests.kit.parking import parked
 
 
@@ -30,8 +33,16 @@ def test_the_two_ends_of_a_fifo_meet(fifo: Path) -> None:
     os.close(writer)
 
 
-def test_an_end_that_is_opened_after_a_cancel_is_closed(fifo: Path) -> None:
+def test_an_end_that_is_opened_after_a_cancel_is_closed(fifo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def noted_open(*args: Any, **options: Any) -> int:
+        begun.set()
+        return standard.open(*args, **options)
+
+    monkeypatch.setattr(open_fd, "standard_open", noted_open)
     reading = parked(os.open, fifo, standard.O_RDONLY)
+    begun.wait()  # a call that no thread has taken yet would never be made after the cancel
     reading.cancel()
     reading.join()
     writer = os.open(fifo, standard.O_WRONLY)  # the other end is still being opened, in a thread of the pool

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading as os_threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 import dhaga
+from dhaga import asyncio as dhaga_asyncio
+from dhaga import threading as dhaga_threading
 from dhaga._sync import lock as lock_module
 from dhaga.threading import Condition, Lock, RLock
 from tests.kit.scripts import prints
+from tests.kit.standard_calls import originals_with
 
 
 def on_the_loop(call: Callable[[], Any]) -> Any:
@@ -37,9 +41,11 @@ def on_the_loop(call: Callable[[], Any]) -> Any:
 def test_a_notifier_on_the_loop_can_take_the_lock_again_at_once(kind: Any) -> None:
     condition = Condition(kind())
     got: list[bool] = []
+    waiting: list[bool] = []
 
     def wait() -> None:
         with condition:
+            waiting.append(True)
             got.append(condition.wait(10))
             got.append(condition._is_owned())
 
@@ -49,7 +55,10 @@ def test_a_notifier_on_the_loop_can_take_the_lock_again_at_once(kind: Any) -> No
                 condition.notify_all()
 
     waiters = [dhaga.spawn(wait) for _ in range(3)]
-    dhaga.sleep(0)
+    while len(waiting) < 3:
+        dhaga.sleep(0)
+    with condition:  # once the last one has released the lock, it waits
+        pass
     on_the_loop(notify_twice)
     for each in waiters:
         each.join()
@@ -116,10 +125,8 @@ def test_a_lock_that_another_os_thread_holds_for_a_moment_is_waited_for(
     assert not lock.locked()
 
 
-@pytest.mark.parametrize("kind", [Lock, RLock])
-def test_a_lock_that_another_os_thread_keeps_is_refused(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock_module, "LOOP_PATIENCE", 0.01)
-    lock = kind()
+@contextmanager
+def held_in_another_thread(lock: Any) -> Iterator[None]:
     held, done = os_threading.Event(), os_threading.Event()
 
     def hold() -> None:
@@ -130,9 +137,56 @@ def test_a_lock_that_another_os_thread_keeps_is_refused(kind: Any, monkeypatch: 
     thread = os_threading.Thread(target=hold)
     thread.start()
     held.wait()
-    with pytest.raises(dhaga.ParkError):
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", [Lock, RLock])
+def test_a_lock_that_another_os_thread_keeps_is_refused(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_module, "LOOP_PATIENCE", 0.01)
+    lock = kind()
+    with held_in_another_thread(lock), pytest.raises(dhaga.ParkError):
         on_the_loop(lock.acquire)
-    done.set()
+
+
+@pytest.mark.parametrize("kind", [Lock, RLock])
+def test_a_short_timeout_ends_the_wait_for_another_os_thread(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_module, "LOOP_PATIENCE", 1e6)
+    lock = kind()
+    with held_in_another_thread(lock):
+        assert on_the_loop(lambda: lock.acquire(timeout=0.001)) is False
+    assert not lock.locked()
+
+
+def refuse_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a pause of a lock raise TypeError. Pauses of other modules, such as that of a mutex, are allowed."""
+    monkeypatch.setattr(lock_module, "originals", originals_with(thread_sleep=None))
+
+
+def test_a_coroutine_on_a_loop_that_parks_parks_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_pauses(monkeypatch)
+    lock = Lock()
+    held = os_threading.Event()
+    go_on = dhaga_threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            go_on.wait()
+
+    async def enter() -> bool:
+        with lock:
+            return lock.locked()
+
+    thread = os_threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    setter = dhaga.spawn(go_on.set)  # runs once main code parks for the lock
+    assert dhaga_asyncio.run(enter())
+    setter.join()
     thread.join()
 
 
@@ -140,7 +194,7 @@ def test_a_lock_that_another_os_thread_keeps_is_refused(kind: Any, monkeypatch: 
 def test_a_lock_that_a_dhaga_or_main_code_of_this_thread_holds_is_refused_at_once(
     kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock_module.originals, "thread_sleep", None)  # a pause would raise TypeError
+    refuse_pauses(monkeypatch)
     lock = kind()
     with lock, pytest.raises(dhaga.ParkError):
         on_the_loop(lock.acquire)

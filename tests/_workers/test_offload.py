@@ -15,7 +15,7 @@ import pytest
 
 import dhaga
 from dhaga._kernel.interpreter.requirements import FREE_THREADED
-from dhaga._kernel.process.shutdown import retire_closed_guests
+from dhaga._kernel.process.process_exit import retire_closed_guests
 from dhaga._workers.offload import MAX_THREADS, OffloadPool, shared
 from dhaga._workers.switch_interval import switch_interval
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
@@ -24,6 +24,7 @@ from tests.kit.socket_cases import eventually
 
 module = importlib.import_module("dhaga._workers.offload")
 offloaded_call = importlib.import_module("dhaga._workers.offloaded_call")
+worker_threads = importlib.import_module("dhaga._workers.worker_threads")
 
 
 def test_the_call_runs_in_a_helper_thread_and_others_run_meanwhile() -> None:
@@ -120,7 +121,7 @@ def test_schedulers_share_the_helpers() -> None:
     with dhaga.Scheduler() as one, dhaga.Scheduler() as two:
         dhagas = [scheduler.spawn(dhaga.offload, int, n) for n in range(50) for scheduler in (one, two)]
         assert [d.result(30) for d in dhagas] == [n for n in range(50) for _ in range(2)]
-    assert len(shared._threads) <= MAX_THREADS
+    assert len(shared.workers.threads) <= MAX_THREADS
 
 
 def test_calls_are_made_in_order_by_a_single_helper(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,20 +131,20 @@ def test_calls_are_made_in_order_by_a_single_helper(monkeypatch: pytest.MonkeyPa
     dhagas = [dhaga.spawn(dhaga.offload, made.append, n) for n in range(10)]
     for d in dhagas:
         d.join(30)
-    assert made == list(range(10)) and len(single._threads) == 1
+    assert made == list(range(10)) and len(single.workers.threads) == 1
 
 
 def test_idle_helpers_end(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = OffloadPool("dhaga-offload", 4)
     monkeypatch.setattr(module, "shared", idle)
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(worker_threads, "IDLE_SECONDS", 0.01)
     dhagas = [dhaga.spawn(dhaga.offload, time.sleep, 0.01) for _ in range(8)]
     for d in dhagas:
         d.result(30)
     deadline = time.monotonic() + 30
-    while idle._threads and time.monotonic() < deadline:
+    while idle.workers.threads and time.monotonic() < deadline:
         dhaga.sleep(0.01)
-    assert not idle._threads and not idle._idle
+    assert not idle.workers.threads and not idle.workers.idle
     assert dhaga.offload(int, 7) == 7
 
 
@@ -176,7 +177,7 @@ def test_one_thread_makes_calls_in_the_order_of_their_coming_from_dhagas_and_thr
 
     thread = threading.Thread(target=thread_code)
     thread.start()
-    while len(wal._calls) < 2:
+    while len(wal.workers.calls) < 2:
         dhaga.sleep(0.001)
     third = dhaga.spawn(wal.offload, made.append, "later")
     settle()
@@ -201,17 +202,17 @@ def test_a_call_of_a_high_dhaga_begins_before_another_dhaga_runs(
 ) -> None:
     monkeypatch.setattr(offloaded_call, "START_SECONDS", 30)
     dhaga.spawn(wal.offload, int).result(30)
-    while not wal._idle:
+    while not wal.workers.idle:
         dhaga.sleep(0.001)
 
-    def slow_run(call: Any, thread: Any) -> None:
+    def make_slowly(thread: Any, call: Any) -> None:
         time.sleep(0.02)
         begun.append(call)
-        usual_run(call, thread)
+        usual_make(thread, call)
 
     begun: list[Any] = []
-    usual_run = offloaded_call.ThreadCall.run
-    monkeypatch.setattr(offloaded_call.ThreadCall, "run", slow_run)
+    usual_make = worker_threads.WorkerThread.make
+    monkeypatch.setattr(worker_threads.WorkerThread, "make", make_slowly)
     gate = threading.Event()
     caller = dhaga.spawn(wal.offload, gate.wait, 30, priority=dhaga.HIGH)
     other = dhaga.spawn(lambda: (len(begun), gate.set()))
@@ -239,7 +240,7 @@ def test_a_signal_handler_that_raises_while_the_scheduler_waits_leaves_the_pool_
         raise KeyboardInterrupt
 
     dhaga.spawn(wal.offload, int).result(30)
-    while not wal._idle:
+    while not wal.workers.idle:
         dhaga.sleep(0.001)
     gate = threading.Event()
     with monkeypatch.context() as patched:
@@ -306,7 +307,7 @@ def test_the_repr_tells_the_state() -> None:
     gate = threading.Event()
     callers = [dhaga.spawn(wal.offload, gate.wait, 30) for _ in range(3)]
     settle()
-    eventually(lambda: len(wal._calls) == 1)  # each thread takes its call in its own time
+    eventually(lambda: len(wal.workers.calls) == 1)  # each thread takes its call in its own time
     assert repr(wal) == "<OffloadPool wal, 2 of 2 threads, 0 free, 1 calls due>"
     assert repr(callers[2].waits_on) == "<ThreadCall of wait through wal>"
     gate.set()
@@ -316,7 +317,7 @@ def test_the_repr_tells_the_state() -> None:
 
 
 def test_a_pool_that_was_dropped_goes_when_its_threads_have_been_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(worker_threads, "IDLE_SECONDS", 0.01)
     pool = OffloadPool("dropped", threads=2)
     dhaga.spawn(pool.offload, int).join(30)
     gone = weakref.ref(pool)
@@ -370,7 +371,7 @@ def test_shutdown_makes_the_calls_taken_and_refuses_others() -> None:
         wal.offload(made.append, 4)
     gate.set()
     shutting.result(30)
-    assert made == [0, 1, 2] and not wal._threads
+    assert made == [0, 1, 2] and not wal.workers.threads
     for d in callers:
         d.result(30)
     wal.shutdown()
@@ -388,7 +389,7 @@ def test_shutdown_without_waiting_lets_the_calls_end_by_themselves() -> None:
     gate.set()
     assert caller.result(30) is True
     wal.shutdown(timeout=30)
-    assert not wal._threads
+    assert not wal.workers.threads
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
@@ -416,7 +417,7 @@ def test_shutdown_by_a_plain_thread_blocks_it() -> None:
         wal.shutdown(timeout=0.01)
     slow.set()
     wal.shutdown(timeout=30)
-    assert not wal._threads
+    assert not wal.workers.threads
 
 
 def test_a_call_cannot_wait_for_the_shutdown_of_its_own_pool(main_dhaga: None) -> None:
@@ -425,7 +426,7 @@ def test_a_call_cannot_wait_for_the_shutdown_of_its_own_pool(main_dhaga: None) -
         wal.offload(wal.shutdown)
     wal.offload(wal.shutdown, wait=False)
     wal.shutdown(timeout=30)
-    assert not wal._threads
+    assert not wal.workers.threads
 
 
 def test_the_virtual_clock_stands_still_while_a_shutdown_waits_for_real_threads() -> None:
@@ -445,7 +446,7 @@ def test_cancelled_or_timed_out_anywhere_a_shutdown_can_be_repeated() -> None:
 
         def check() -> None:
             wal.shutdown(timeout=30)
-            assert not wal._threads and victim.scheduler.outside_calls == 0
+            assert not wal.workers.threads and victim.scheduler.outside_calls == 0
 
         victim = dhaga.spawn(wal.shutdown)
         return victim, check
@@ -479,7 +480,7 @@ def test_a_coroutine_gets_park_error_from_a_pool_too(wal: OffloadPool) -> None:
             wal.shutdown()
 
     asyncio.run(main())
-    assert not wal._closed and not wal._threads
+    assert not wal.workers.closed and not wal.workers.threads
 
 
 @pytest.mark.logs
@@ -511,7 +512,10 @@ warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of for
 
 wal = dhaga.OffloadPool("wal", threads=1)
 
+begun = threading.Event()
+
 def commit(name, seconds=0.1):
+    begun.set()
     time.sleep(seconds)
     print("committed", name, flush=True)
 
@@ -524,10 +528,11 @@ def test_a_commit_that_has_begun_is_not_lost_at_exit() -> None:
         + """if True:
         caller = dhaga.spawn(wal.offload, commit, "of a cancelled dhaga", 1)  # which is to last longer than all of this
         dhaga.spawn(wal.offload, commit, "of a daemon", daemon=True)
-        dhaga.sleep(0.02)
+        while not begun.is_set():
+            dhaga.sleep(0.001)
         caller.cancel()
         threading.Thread(target=wal.offload, args=(commit, "of a daemon thread"), daemon=True).start()
-        while len(wal._calls) < 2:
+        while len(wal.workers.calls) < 2:
             dhaga.sleep(0.001)
         dhaga.spawn(dhaga.offload, time.sleep, 60, daemon=True)  # the shared pool: nobody waits
         dhaga.sleep(0.01)
@@ -544,8 +549,8 @@ def test_a_commit_that_does_not_end_is_named_at_exit_and_left() -> None:
     outcome = run(
         PROCESS
         + """if True:
-        from dhaga._kernel.process import shutdown
-        shutdown.EXIT_SECONDS = 0.1
+        from dhaga._kernel.process import process_exit
+        process_exit.EXIT_SECONDS = 0.1
         dhaga.spawn(wal.offload, commit, "never", 60, daemon=True)
         dhaga.sleep(0.02)
     """

@@ -14,6 +14,7 @@ from dhaga.debug._history import History, LagProbe
 from dhaga.debug._remote.client import InspectorClient
 from tests.kit import scripts
 from tests.kit.inspectors import park_all
+from tests.kit.standard_calls import originals_with
 
 
 def test_a_sample_counts_runnable_and_parked(observed: dhaga.Scheduler) -> None:
@@ -70,7 +71,7 @@ def test_a_sleeping_scheduler_has_no_lag_and_an_ended_one_no_probe(observed: dha
 def test_preemptions_are_a_rate_since_the_last_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(preemption, "places", Counter({"before": 5}))
-    monkeypatch.setattr(_history.originals, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_history, "originals", originals_with(monotonic=lambda: now[0]))
     history = History()
     preemption.places.update(before=1, later=5)
     now[0] = 102.0

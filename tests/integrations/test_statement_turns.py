@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal as standard_signal
 import sqlite3 as standard
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,17 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga import signal
+from dhaga import signal, threading
 from dhaga.integrations import sqlite3 as integration
 from dhaga.integrations._statement_turns import StatementTurns
+from tests.kit.scripts import prints
 
 ROWS = "with recursive n(i) as (select 1 union all select i + 1 from n where i < {}) select {} from n"
 LONG = 5_000_000
 """Rows that take seconds."""
 
 FOREVER = ROWS.format(LONG, "count(*)")
-SHORT_WHILE = ROWS.format(40_000, "count(*)")
+SHORT_WHILE = ROWS.format(200_000, "count(*)")
 
 
 @pytest.fixture
@@ -90,6 +92,29 @@ def test_calls_on_the_same_connection_wait_for_the_statement(db: Any) -> None:
     copy.close()
 
 
+def test_a_callback_cannot_call_what_would_have_to_wait(db: Any) -> None:
+    """It would free the statement that pauses."""
+    calls = [db.close, db.rollback, lambda: db.set_progress_handler(None, 0), lambda: db.create_function("f", 1, abs)]
+    outcomes: list[str] = []
+
+    def call_all() -> None:
+        for call in calls:
+            try:
+                call()
+            except dhaga.ParkError:
+                outcomes.append("refused")
+        outcomes.append(str(db.execute("select 1").fetchone()))
+
+    def call_on_the_hub() -> None:
+        done = threading.Event()
+        loop.call_soon(lambda: (call_all(), done.set()))
+        done.wait()
+
+    loop = dhaga.current().scheduler.loop
+    assert while_it_runs(db, call_on_the_hub) == ["call", "statement"]
+    assert outcomes == ["refused"] * len(calls) + ["(1,)"]
+
+
 def test_each_method_that_needs_the_whole_connection_waits() -> None:
     """The others of the standard class: its attributes, ``interrupt``, and those that only make an object."""
     waits = {name for name, each in vars(integration.Connection).items() if callable(each)}
@@ -117,9 +142,9 @@ def test_an_error_of_a_signals_handler_comes_out_of_the_statement(db: Any, set_h
         raise Struck
 
     before = set_handler(standard_signal.SIGALRM, strike)
-    standard_signal.setitimer(standard_signal.ITIMER_REAL, 0.02)
     try:
         with pytest.raises(Struck):
+            standard_signal.setitimer(standard_signal.ITIMER_REAL, 0.02)
             db.execute(FOREVER)
         assert db.execute("select 1").fetchone() == (1,)
     finally:
@@ -139,6 +164,53 @@ def test_the_programs_progress_handler_is_called_and_others_run(db: Any) -> None
         db.execute(FOREVER)
     db.set_progress_handler(None, 1000)
     assert while_it_runs(db, lambda: None) == ["call", "statement"]
+
+
+def test_a_connection_of_several_threads_has_only_the_programs_progress_handler() -> None:
+    """A progress handler needs the interpreter lock, with which another OS thread might wait for the statement."""
+    integration.install()
+    shared = standard.connect(":memory:", check_same_thread=False)
+    trace: list[str] = []
+    other = dhaga.spawn(trace.append, "other")
+    shared.execute(SHORT_WHILE)
+    shared.set_progress_handler(lambda: trace.append("handler"), 100_000)
+    shared.execute(SHORT_WHILE)
+    shared.set_progress_handler(None, 0)
+    shared.execute(SHORT_WHILE)
+    trace.append("statements")
+    other.join()
+    assert trace[0] == "handler" and set(trace[:-2]) == {"handler"} and trace[-2:] == ["statements", "other"]
+    shared.close()
+    integration.uninstall()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 15), reason="takes keywords only")
+@pytest.mark.parametrize("arguments, shared", [((), False), ((5, 0, "", False), True), ((5, 0, "", True), False)])
+@pytest.mark.filterwarnings("ignore:Passing more than 1 positional argument:DeprecationWarning")
+def test_the_thread_check_may_be_a_positional_argument(arguments: Any, shared: bool) -> None:
+    integration.install()
+    connection: Any = standard.connect(":memory:", *arguments)
+    assert (connection._dhaga_new_handler() is None) == shared
+    connection.close()
+    integration.uninstall()
+
+
+def test_a_thread_and_a_dhaga_use_one_connection_at_once() -> None:
+    assert prints("""
+        import dhaga.monkey
+        dhaga.monkey.patch()
+        import dhaga, sqlite3
+        numbers = "with recursive r(i) as (select 1 union all select i + 1 from r where i < 1000000)"
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        count = f"{numbers} select count(*) from r"
+        counting = dhaga.spawn(dhaga.offload, lambda: connection.execute(count).fetchall())
+        # No function written in Python may run in a statement here: CPython keeps the interpreter lock where it waits
+        # for SQLite's to bind parameters, and the function waits for the interpreter lock.
+        for i in range(20):
+            connection.execute("select ?", (i,)).fetchone()
+            dhaga.sleep(0.001)
+        print(counting.result())
+    """) == ["[(1000000,)]"]
 
 
 @pytest.mark.parametrize("block", [dhaga.no_preempt, dhaga.no_park])
