@@ -244,7 +244,7 @@ WINDOWS := $(if $(DHAGA_WINDOWS),$(abspath $(DHAGA_WINDOWS)),$(if $(DHAGA_GET_WI
 ON_WINDOWS := tests/_sync tests/_structured tests/test_queue.py tests/test_pool.py tests/scenarios/test_portable.py \
     tests/debug/test_loopback.py tests/test_ssl.py $(addprefix tests/servers/test_,tcp_tls.py one_process.py) \
     $(addprefix tests/_workers/test_,dhaga_pool.py offload.py) \
-    $(addprefix tests/_kernel/test_,api.py cancellation.py current.py entries.py inner_waiter.py lap.py main_code.py scheduler.py \
+    $(addprefix tests/_kernel/test_,timeout.py cancellation.py current.py entries.py inner_waiter.py lap.py main_code.py scheduler.py \
     sleep.py system.py timers.py uncaught.py wait_queue.py wait_queue_leaving.py waiter.py windows.py)
 NOT_ON_WINDOWS := --ignore=tests/_structured/test_scope_process.py $(addprefix --deselect=tests/, \
     _workers/test_offload.py::test_a_thread_outlives_a_caller_whose_loop_was_closed \
@@ -303,7 +303,7 @@ test-slow-library: .venv-$(OLDEST)/.test  ## the other slow ones
 # thousand dhagas, where order plays no part.
 SEEDS := 1 2 3
 UNSHUFFLED := %/test_run_modes.py %/test_run_modes_guest.py %/test_deadlock.py %/test_poller.py %/test_edge_pollers.py %/test_ioloop_poller.py %/test_new_poller.py %/test_fd_watch.py %/test_fork.py \
-    %/test_shutdown.py %/test_signals.py %/test_turn_budget.py
+    %/test_process_exit.py %/test_signals.py %/test_turn_budget.py
 SHUFFLED := $(filter-out $(UNSHUFFLED),$(wildcard tests/_kernel/test_*.py tests/_structured/test_*.py \
     $(addprefix tests/_sync/test_,lock.py condition.py semaphore.py event.py barrier.py simple_queue.py local.py) \
     tests/test_threading.py tests/test_queue.py))
