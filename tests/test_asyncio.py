@@ -150,6 +150,57 @@ print(outcome(lambda: dhaga.spawn(late).result()))
     ]
 
 
+def test_a_cancel_that_the_coroutine_swallows_is_raised_at_the_callers_next_park() -> None:
+    assert says("""
+async def stubborn(fails):
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        if fails:
+            raise OSError("while putting away")
+    return "kept"
+
+async def shutdown():
+    try:
+        yield
+    finally:
+        await asyncio.sleep(0.001)
+        log.append("shut down")
+
+generators = []
+
+async def with_generator(fails):
+    generators.append(shutdown())
+    await anext(generators[-1])
+    return await stubborn(fails)
+
+def in_runner(main):
+    with asyncio.Runner() as runner:
+        return runner.run(main)
+
+def calls(run, fails):
+    try:
+        log.append(run(with_generator(fails)))
+    except OSError as error:
+        log.append(str(error))
+    time.sleep(0)
+    log.append("no cancel")
+
+def cancelled(*args):
+    waits = dhaga.spawn(calls, *args)
+    time.sleep(0.01)
+    waits.cancel("why")
+    return waits.result()
+
+for run in asyncio.run, in_runner:
+    for fails in False, True:
+        print(outcome(lambda: cancelled(run, fails)))
+""") == 2 * [
+        """("Cancelled('why')", ['shut down', 'kept'])""",
+        """("Cancelled('why')", ['shut down', 'while putting away'])""",
+    ]
+
+
 def test_ctrl_c_in_main_code_cancels_the_coroutine() -> None:
     assert says("""
 threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -539,3 +590,43 @@ ends = [struck(main, {error}, steps)[0] for steps in range(1, 60)]
 assert set(ends) <= {{{name!r}, None}}, ends
 print(ends.count({name!r}) > 10)
 """) == ["True"]
+
+
+def test_the_loop_parks_although_the_policy_of_an_ended_patch_is_left() -> None:
+    assert says("""
+async def parks():
+    return getattr(asyncio.get_running_loop(), "parks", False)
+asyncio.new_event_loop().close()
+dhaga.monkey.unpatch()
+assert type(asyncio.events._event_loop_policy) is dhaga.asyncio.DefaultEventLoopPolicy
+print(dhaga.asyncio.run(parks()), asyncio.run(parks()))
+""") == ["True False"]
+
+
+@pytest.mark.parametrize("first", ["dhaga.await_(asyncio.sleep(0))", "asyncio.new_event_loop().close()"])
+def test_the_loop_parks_although_a_policy_exists(first: str) -> None:
+    assert prints(f"""
+        import asyncio, warnings
+        import dhaga, dhaga.asyncio
+        warnings.simplefilter("ignore")
+        async def parks():
+            return getattr(asyncio.get_running_loop(), "parks", False)
+        {first}
+        print(dhaga.asyncio.run(parks()), dhaga.spawn(dhaga.asyncio.run, parks()).result(), asyncio.run(parks()))
+    """) == ["True True False"]
+
+
+def test_the_loops_of_a_programs_policy_are_used() -> None:
+    assert prints("""
+        import asyncio, warnings
+        import dhaga.asyncio
+        warnings.simplefilter("ignore")
+        class Loop(asyncio.SelectorEventLoop):
+            pass
+        class Policy(dhaga.asyncio.StandardPolicy):
+            _loop_factory = Loop
+        asyncio.set_event_loop_policy(Policy())
+        async def kind():
+            return type(asyncio.get_running_loop()).__name__
+        print(dhaga.asyncio.run(kind()))
+    """) == ["Loop"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io as standard
 import os
 
@@ -32,6 +33,23 @@ def test_what_no_file_can_be_is_refused_as_ever() -> None:
     os.close(writer)
     with pytest.raises(OSError, match="Bad file descriptor"):
         io.open(reader)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_the_text_of_a_wrapper_that_is_dropped_is_written() -> None:
+    reader, writer = os.pipe()
+    wrapper = io.TextIOWrapper(io.open(writer, "wb"), encoding="utf-8")
+    wrapper.write("hello")
+    del wrapper
+    gc.collect()
+    with open(reader, "rb") as file:
+        assert file.read() == b"hello"
+    buffer = standard.BytesIO()
+    wrapper = io.TextIOWrapper(buffer)
+    wrapper.write("hello")
+    del wrapper
+    gc.collect()
+    assert buffer.closed
 
 
 def test_a_reader_that_is_cancelled_while_nothing_comes_takes_nothing() -> None:

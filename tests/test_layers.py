@@ -77,7 +77,7 @@ ROOMS: dict[str, frozenset[str]] = {
 no room are tools, but for ``FRONT``.
 """
 
-FRONT = ("_kernel", "_kernel.api", "_kernel.spawn_later")
+FRONT = ("_kernel", "_kernel.api", "_kernel.timeout", "_kernel.spawn_later")
 """On top of the rooms."""
 
 NAMED_FROM_BELOW = {
@@ -93,13 +93,11 @@ MODULES = {
 
 PRIVATE_READ: dict[str, frozenset[str]] = {
     "_iowait": frozenset({"_holder", "_waiters"}),
-    "_kernel": frozenset({"_at_fork_reinit", "_hand_over_if_free", "_holder", "_is_owned"}),
+    "_kernel": frozenset({"_at_fork_reinit", "_hand_over_if_free", "_holder", "_is_owned", "_take_back_from_"}),
     "_structured": frozenset({"_error", "_value"}),
     "_sync": frozenset({"_condition", "_error", "_state", "_wake_joiners"}),
     "_workers": frozenset({"_error"}),
-    "compat": frozenset(
-        {"_free", "_hand_out_permits_", "_items_", "_joiners", "_limit", "_threads", "_trace", "_waiters_"}
-    ),
+    "compat": frozenset({"_free", "_hand_out_permits_", "_items_", "_joiners", "_take_back_", "_trace", "_waiters_"}),
     "faces": frozenset(
         {"_cancel_unbegun", "_done_callbacks", "_free", "_joiners", "_stand_in", "_value", "_waiters", "_workers"},
     ),
@@ -124,7 +122,7 @@ SET_ELSEWHERE: dict[str, frozenset[str]] = {
     "faces": frozenset({"_kernel.wait.current.this_thread.loop_may_block"}),
     "integrations": frozenset({"select.immediate.in_a_row"}),
     "monkey": frozenset(
-        {"_kernel.process.shutdown.threads_are_dhagas", "_sync.lock.RLock.__module__", "socket.socket.__repr__"}
+        {"_kernel.process.process_exit.threads_are_dhagas", "_sync.lock.RLock.__module__", "socket.socket.__repr__"}
     ),
     "pytest_plugin": frozenset({"testing.seed"}),
 }
@@ -135,7 +133,7 @@ is a hook or a door.
 LONGEST = 420
 """The most lines of a module."""
 
-STANDARD_OBJECTS = frozenset({"_thread", "standard"})
+STANDARD_OBJECTS = frozenset({"_thread", "pool.workers.guard", "standard"})
 """Modules and objects of the standard library whose private attributes have the names of ours by chance."""
 
 DOTTED = re.compile(r"dhaga((?:\.\w+)+)(?::.*)?")

@@ -150,7 +150,7 @@ def test_system_lets_others_run(tmp_path: Path) -> None:
     assert met == 4
     assert len(open_fds() - before) < 10
     os.shells.shutdown()
-    os.shells._closed = False
+    os.shells.workers.closed = False
 
 
 def test_the_patch_has_all_of_it_park() -> None:

@@ -438,3 +438,14 @@ def test_each_folder_that_the_makefile_names_is_there():
     beginnings = {name for name in named if name.endswith("_")}  # of wildcards
     assert {name for name in named - beginnings if not (ROOT / name).exists()} == set()
     assert all(list(ROOT.glob(f"{name}*.py")) for name in beginnings)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_the_files_of_tests_that_make_names_exist() -> None:
+    targets = ["test-kqueue", "test-simulated", "test-windows", "test-shuffled", "test-arm64"]
+    command = ["make", "--dry-run", *targets, "DHAGA_WINDOWS=/none", "DHAGA_ARM64=/none"]
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name and name != "MFLAGS"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    names = set(re.findall(r"tests/[\w/]+\.py", done.stdout))
+    assert len(names) > 100
+    assert sorted(name for name in names if not (ROOT / name).exists()) == []

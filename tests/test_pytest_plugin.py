@@ -200,6 +200,26 @@ def test_sees_nobody():
     done.stdout.no_fnmatch_line("*All traceback entries are hidden*")
 
 
+def test_one_that_is_spawned_by_a_cancelled_one_ends_with_its_test(tests: Tests) -> None:
+    tests(
+        """
+@pytest.mark.dhaga
+def test_leaves():
+    def spawns_at_its_end():
+        try:
+            dhaga.sleep(100)
+        finally:
+            dhaga.spawn(dhaga.sleep, 100, daemon=True)
+    dhaga.spawn(spawns_at_its_end, daemon=True)
+    dhaga.sleep(0)
+
+def test_sees_nobody():
+    from dhaga.pytest_plugin import live_dhagas
+    assert not live_dhagas()
+"""
+    ).assert_outcomes(passed=2)
+
+
 def test_who_is_left_over_in_another_os_thread_is_named_too(tests: Tests) -> None:
     done = tests("""
 @pytest.fixture
@@ -517,3 +537,31 @@ def test_flood(): ...
     done.stdout.fnmatch_lines(["*the simulation of seed * failed in main code: AssertionError*"])
     done.stdout.fnmatch_lines(["*the unshortened run: pytest --dhaga-seed *, for test_race"])
     done.stdout.fnmatch_lines(["*@pytest.mark.dhaga_simulated takes seeds, strategy, preempt, *"])
+
+
+@pytest.mark.long("runs pytest")
+def test_pytests_own_errors_count_in_a_simulated_test(tests: Tests) -> None:
+    text = """
+import threading
+
+pytestmark = pytest.mark.dhaga_simulated(seeds=2, preempt=None)
+
+def test_fail(): pytest.fail("always")
+
+def test_raises_nothing():
+    with pytest.raises(ValueError): pass
+
+def test_fail_in_a_thread():
+    thread = threading.Thread(target=lambda: pytest.fail("always"))
+    thread.start()
+    thread.join()
+
+def test_skip(): pytest.skip("no server")
+
+def test_xfail(): pytest.xfail("not yet")
+"""
+    done = tests(text, "-rs")
+    done.assert_outcomes(failed=3, skipped=1, xfailed=1)
+    done.stdout.fnmatch_lines(["*the simulation of seed 0 failed in *: Failed: always"])
+    done.stdout.fnmatch_lines(["SKIPPED * no server"])
+    done.stdout.no_fnmatch_line("*failed in main code: Skipped*")

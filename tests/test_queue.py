@@ -378,9 +378,9 @@ def test_misuse_raises(kind: Any) -> None:
     if kind is SimpleQueue:
         queue.put(1, True, -1)  # ignored, as the standard says
         return
+    queue = kind(1)
     with pytest.raises(ValueError, match="'timeout' must be a non-negative number"):
         queue.put(1, timeout=-1)
-    queue = kind(1)
     queue.put(1)
     assert queue.full()
     for put in (queue.put_nowait, lambda n: queue.put(n, False), lambda n: queue.put(n, timeout=0)):
@@ -736,6 +736,15 @@ def test_a_join_with_a_timeout_waits_for_all_tasks_done(kind: Any) -> None:
         dhaga.sleep(1)
         queue.task_done()
         assert d.result() is True and clock() == 4
+
+
+@bounded
+def test_a_queue_without_a_limit_ignores_the_timeout_of_a_put(kind: Any) -> None:
+    queue = kind()
+    queue.put(1, timeout=-1)
+    assert queue.qsize() == 1
+    with pytest.raises(ValueError, match="non-negative"):
+        kind(1).put(1, timeout=-1)
 
 
 @bounded

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket as standard
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -175,6 +177,17 @@ def test_connect_reports_a_refusal_as_the_standard_does() -> None:
         sock.connect(address)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a refused socket cannot always connect again")
+def test_a_refused_socket_connects_again_and_a_connected_one_does_not() -> None:
+    with socket.create_server(LOCAL) as listener:
+        address = listener.getsockname()
+    with socket.socket() as sock:
+        assert [sock.connect_ex(address) for _ in range(3)] == [errno.ECONNREFUSED] * 3
+        with socket.create_server(address):
+            sock.connect(address)
+            assert sock.connect_ex(address) == errno.EISCONN
+
+
 def test_connect_to_a_unix_socket_parks_while_the_backlog_is_full(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with virtual_clock() as clock, socket.socket(socket.AF_UNIX) as listener:
@@ -226,6 +239,24 @@ def test_a_mock_or_a_factory_in_place_of_the_class_makes_every_socket(monkeypatc
             assert all(sock is mocked.return_value for sock in made)
             for call in mocked.call_args_list[2:]:
                 os.close(call.kwargs["fileno"] if call.kwargs else call.args[3])
+
+
+@pytest.mark.parametrize("flags", [0, standard.MSG_WAITALL])
+def test_it_receives_into_any_buffer_of_c_types(flags: int) -> None:
+    class Pair(ctypes.Structure):
+        _fields_ = (("one", ctypes.c_int), ("other", ctypes.c_int))
+
+    one, other = socket.socketpair()
+    with one, other:
+        for kind, size in (Pair, 8), (ctypes.c_int, 4), (ctypes.c_int * 4, 16), (ctypes.c_int * 0, 0):
+            buffer: Any = kind()
+            other.send(b"abcdefghijklmnop"[:size])
+            assert one.recv_into(buffer, 0, flags) == size
+            assert bytes(buffer) == b"abcdefghijklmnop"[:size]
+            with pytest.raises(ValueError):
+                one.recv_into(buffer, size + 1, flags)
+            with pytest.raises(ValueError):
+                one.recv_into(buffer, -1, flags)
 
 
 def test_a_kept_error_of_a_read_for_all_does_not_keep_the_buffer() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga import os as dhaga_os
 from dhaga import socket
 from dhaga.testing import open_fds, settle
 from tests.kit.sockets import (
@@ -189,6 +190,24 @@ def test_a_number_closed_behind_its_back_does_no_harm_to_its_next_owner() -> Non
         settle()
         peer.send(b"still")
         assert ends_within(5, reader) == b"still"
+
+
+@pytest.mark.parametrize("end", ["close", "detach"])
+def test_a_second_close_does_no_harm_to_the_next_owner_of_the_number(end: str) -> None:
+    sock = socket.socket()
+    number = sock.fileno()
+    getattr(sock, end)()
+    bell, button = os.pipe()
+    os.dup2(bell, number)
+    reader = dhaga.spawn(dhaga_os.read, number, 10)
+    settle()
+    sock.close()
+    os.write(button, b"x")
+    try:
+        assert ends_within(5, reader) == b"x"
+    finally:
+        for fd in {bell, button, number}:
+            os.close(fd)
 
 
 def test_a_dropped_socket_leaves_nothing_registered() -> None:

@@ -501,6 +501,25 @@ def test_sendfile_sends_from_an_offset_and_moves_the_file() -> None:
         assert d.result(30) == len(data)
 
 
+@pytest.mark.skipif(not hasattr(os, "sendfile"), reason="this platform has no sendfile")
+def test_two_dhagas_send_files_on_a_socket_and_neither_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(fd: int, *args: Any) -> int:
+        assert not os.get_blocking(fd)
+        return os.sendfile(fd, *args)
+
+    monkeypatch.setattr("dhaga._iowait.socket_sendfile.os_sendfile", send)
+    with tcp() as (one, other), tempfile.TemporaryFile() as short, tempfile.TemporaryFile() as long:
+        for file, data in ((short, b"short"), (long, bytes(4_000_000))):
+            file.write(data)
+            file.seek(0)
+        filled = fill(one)
+        senders = [dhaga.spawn(one.sendfile, short), dhaga.spawn(one.sendfile, long)]
+        settle()
+        ends_within(30, dhaga.spawn(received, other, filled + 4_000_005))
+        assert [sender.result(30) for sender in senders] == [5, 4_000_000]
+        assert os.get_blocking(one.fileno())
+
+
 def test_sendfile_of_a_file_that_cannot_be_read_raises_as_the_standard_one(tmp_path: Path) -> None:
     """The system calls that a bad descriptor, as it does a closed socket."""
     errors = []

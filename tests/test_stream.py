@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import socket as stdsocket
 import threading
@@ -118,6 +119,26 @@ def test_what_a_cancelled_writer_has_handed_over_is_written(pair: Pair) -> None:
         writer.result()
     dhaga.spawn(near.write, b"end")
     assert far.read_bytes(len(data) + 3) == data + b"end"
+
+
+@pytest.mark.parametrize("size", [10, 3000])  # Tornado joins small pieces, and keeps large ones as they are
+@pytest.mark.parametrize("view", [lambda items: items, lambda items: memoryview(items.tobytes())[::2]])
+def test_buffers_of_any_layout_are_written_whole(pair: Pair, view: Callable[[Any], Any], size: int) -> None:
+    near, far = pair
+    data = view(array.array("I", range(size)))
+    near.write(data)
+    near.close()
+    assert far.read_until_close() == memoryview(data).tobytes()
+
+
+def test_a_buffer_may_be_reused_after_a_cancelled_write(pair: Pair) -> None:
+    near, far = pair
+    data = bytearray(b"x" * 3_000_000)
+    writer = parked(near.write, data)
+    assert writer.cancel()
+    data[:] = b"y" * len(data)
+    data.clear()
+    assert far.read_bytes(3_000_000) == b"x" * 3_000_000
 
 
 @pytest.mark.parametrize("read", ["read_until", "read_until_regex"])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga import os as dhaga_os
 from dhaga import subprocess
 from dhaga._iowait import child_wait
 from dhaga.testing import open_fds, settle
@@ -78,6 +79,17 @@ def test_several_wait_for_one_process() -> None:
     waiting = [parked(process.wait, 30 if n % 2 else None) for n in range(6)]
     process.terminate()
     assert [each.result() for each in waiting] == [-signal.SIGTERM] * 6
+
+
+def test_a_poll_finds_a_status_that_a_call_for_any_child_has_stored() -> None:
+    with subprocess.Popen(["sh", "-c", "exit 3"]) as process:
+        waiter = dhaga.spawn(process.wait)
+        dhaga.sleep(0)  # it parks
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ChildProcessError):
+            dhaga_os.waitpid(-1, os.WNOHANG)
+        assert process.poll() == 3
+        assert waiter.result() == 3
 
 
 def test_wait_times_out_and_says_for_how_long_it_has_waited() -> None:

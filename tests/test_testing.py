@@ -228,6 +228,23 @@ def test_steps_happen_in_the_order_of_their_numbers() -> None:
     assert trace == list(range(8)) and repr(sequence) == "<Sequencer at step 8, parked before []>"
 
 
+def test_a_step_is_taken_once_even_while_it_is_under_way() -> None:
+    def takes(number: int) -> None:
+        with sequence(number):
+            trace.append(number)
+            dhaga.sleep(1)
+
+    trace: list[int] = []
+    with virtual_clock():
+        sequence = Sequencer()
+        first, second, third = (dhaga.spawn(takes, number) for number in (0, 0, 1))
+        with pytest.raises(RuntimeError, match="step 0 was taken before"):
+            second.result()
+        first.join()
+        third.join()
+    assert trace == [0, 1]
+
+
 def test_steps_are_in_order_between_os_threads() -> None:
     trace = []
     sequence = Sequencer()

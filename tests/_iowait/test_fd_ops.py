@@ -46,6 +46,34 @@ def test_readinto_parks(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("dhaga._iowait.fd_ops.standard_readinto", None)  # Pythons before 3.14
 
 
+def test_a_call_for_no_bytes_never_waits(pipe: Pipe) -> None:
+    standard.set_blocking(pipe.writer, False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            standard.write(pipe.writer, bytes(4096))
+    standard.set_blocking(pipe.writer, True)
+    empty, end = standard.pipe()
+    calls: list[tuple[Any, ...]] = [
+        (os.read, empty, 0),
+        (os.readinto, empty, bytearray()),
+        (os.readv, empty, []),
+        (os.readv, empty, [bytearray()]),
+        (os.write, pipe.writer, b""),
+        (os.write, pipe.writer, bytearray()),
+        (os.writev, pipe.writer, []),
+    ]
+    dhagas = [dhaga.spawn(*call) for call in calls]
+    settle()
+    try:
+        assert [d.state for d in dhagas] == ["DONE"] * len(calls)
+        assert [d.result() for d in dhagas] == [b"", 0, 0, 0, 0, 0, 0]
+    finally:
+        for d in dhagas:
+            d.cancel()
+        os.close(empty)
+        os.close(end)
+
+
 def test_a_write_parks_until_all_is_written(pipe: Pipe) -> None:
     data = standard.urandom(500_000)
     writing = parked(os.write, pipe.writer, data)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import dhaga
 from dhaga import os
 from dhaga.testing import settle
 from tests.kit.parking import parked
@@ -24,6 +25,24 @@ def test_a_reader_of_a_counter_that_is_cancelled_takes_nothing() -> None:
     os.close(fd)
 
 
+def test_a_write_of_more_than_a_counter_has_room_for_parks() -> None:
+    fd = standard.eventfd(0)
+    os.eventfd_write(fd, 2**63)
+    writing = dhaga.spawn(os.eventfd_write, fd, 2**63)
+    settle()
+    assert writing.is_alive()
+    assert os.eventfd_read(fd) == 2**63
+    writing.result()
+    assert os.eventfd_read(fd) == 2**63
+    with pytest.raises(OSError, match="Invalid argument"):
+        os.eventfd_write(fd, 2**64 - 1)
+    standard.set_blocking(fd, False)
+    os.eventfd_write(fd, 2**63)
+    with pytest.raises(BlockingIOError):
+        os.eventfd_write(fd, 2**63)
+    os.close(fd)
+
+
 def test_a_splice_of_nothing_is_refused_if_it_must_not_wait() -> None:
     (reader, writer), (other, target) = standard.pipe(), standard.pipe()
     with pytest.raises(BlockingIOError):
@@ -35,3 +54,15 @@ def test_a_splice_of_nothing_is_refused_if_it_must_not_wait() -> None:
     assert os.splice(reader, target, 8) == 0
     for fd in (reader, other, target):
         os.close(fd)
+
+
+def test_a_splice_of_0_bytes_never_waits() -> None:
+    (reader, writer), (other, target) = standard.pipe(), standard.pipe()
+    d = dhaga.spawn(os.splice, reader, target, 0)
+    settle()
+    try:
+        assert d.state == "DONE" and d.result() == 0
+    finally:
+        d.cancel()
+        for fd in (reader, writer, other, target):
+            os.close(fd)

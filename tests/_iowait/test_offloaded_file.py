@@ -158,6 +158,15 @@ def test_a_kept_error_of_readinto_does_not_keep_the_buffer(main_dhaga: None, pat
     assert caught.value.__traceback__ is not None
 
 
+def test_readinto_fills_a_buffer_larger_than_a_cached_read(main_dhaga: None, path: Path) -> None:
+    data = os.urandom(3_000_000)
+    path.write_bytes(data)
+    buffer = bytearray(len(data) + 10)
+    with dhaga.open(path, "rb", 0) as f:
+        assert f.readinto(buffer) == len(data) and buffer[:-10] == data
+        assert f.readinto(buffer) == 0
+
+
 def test_a_file_descriptor_can_be_lent_and_an_opener_opens(main_dhaga: None, path: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     with dhaga.open(fd, closefd=False) as f:
@@ -460,7 +469,7 @@ def test_a_file_whose_opener_was_cancelled_is_closed_when_it_opens(fifo: Path) -
     files: list[Any] = []
     opening = dhaga.spawn(dhaga.open, fifo, opener=lambda *args: files.append(os.open(*args)) or files[0])
     settle()
-    while shared._calls:
+    while shared.workers.calls:
         dhaga.sleep(0.001)
     assert opening.reason == "offload"
     opening.cancel()
@@ -493,6 +502,22 @@ def test_a_dropped_file_warns_and_is_written_without_a_park(
         os.fstat(fd)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize(("mode", "detached"), [("w", 0), ("w", 1), ("wb", 0), ("w+", 0), ("r+b", 0)])
+def test_what_was_written_to_a_file_in_a_reference_cycle_is_there_after_its_collection(
+    main_dhaga: None, path: Path, mode: str, detached: int
+) -> None:
+    """A collection calls the finalizers of the layers in any order. The standard files lose what was written."""
+    path.write_bytes(b"")
+    file: Any = dhaga.open(path, mode)
+    file.write(b"data" if "b" in mode else "data")
+    cycle: list[Any] = [file.detach() if detached else file]
+    cycle.append(cycle)
+    del file, cycle
+    gc.collect()
+    assert path.read_text() == "data"
+
+
 class Unparkable(list[str]):
     """The ``parked`` of one who must not park."""
 
@@ -500,16 +525,17 @@ class Unparkable(list[str]):
         raise AssertionError(f"parks: {reason}")
 
 
-def test_what_was_written_is_there_after_an_exit_without_a_close(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opening", ["dhaga.open(PATH, 'w')", "dhaga.spawn(open, PATH, 'w').result()"])
+def test_what_was_written_is_there_after_an_exit_without_a_close(tmp_path: Path, opening: str) -> None:
     outcome = run(
-        """
-        import sys
+        f"""
         import dhaga
 
         dhaga.spawn(int).join()
-        f = dhaga.open(sys.argv[0] + "file", "w")
+        PATH = {str(tmp_path / "file")!r}
+        f = {opening}
         f.write("written")
-        """.replace("sys.argv[0]", repr(str(tmp_path) + "/"))
+        """
     )
     assert (outcome.status, outcome.err) == (0, "") and (tmp_path / "file").read_text() == "written"
 

@@ -26,13 +26,15 @@ def test_what_is_opened_is_the_callers(pool: OffloadPool) -> None:
 
 def test_what_is_opened_after_a_cancel_is_closed_once(pool: OffloadPool) -> None:
     closed: list[str] = []
-    gate = threading.Event()
+    begun, gate = threading.Event(), threading.Event()
 
     def make() -> str:
+        begun.set()
         gate.wait()
         return "file"
 
     opening = parked(offload_open, pool, make, closed.append)
+    begun.wait()  # an open that has not begun is dropped
     opening.cancel()
     with pytest.raises(dhaga.Cancelled):
         opening.result()

@@ -94,6 +94,27 @@ def test_a_subclasss_init_runs_once_for_each_dhaga_that_uses_it() -> None:
     assert trace == [("init", 10, 5), "made", ("init", 10, 5), ("init", 10, 5)]
 
 
+def test_an_init_that_fails_runs_again_at_the_next_use() -> None:
+    class Unready(local):
+        def __init__(self) -> None:
+            if next(fails):
+                raise ConnectionError("not yet")
+            self.x = 1
+
+    def uses() -> list[object]:
+        with pytest.raises(ConnectionError):
+            mine.x
+        return [mine.x, vars(mine)]
+
+    fails = iter([False, True, False, True, False])
+    mine = Unready()
+    answers: list[object] = []
+    thread = standard.Thread(target=lambda: answers.append(uses()))
+    thread.start()
+    thread.join()
+    assert answers == [dhaga.spawn(uses).result()] == [[1, {"x": 1}]]
+
+
 def test_one_made_in_a_dhaga_is_initialised_there_once() -> None:
     trace: list[str] = []
 

@@ -90,6 +90,19 @@ def test_the_rate_can_be_changed() -> None:
         assert limiter.rate == pytest.approx(10) and passes(limiter, clock, 2) == [1.1, 1.2]
 
 
+@pytest.mark.parametrize(("rate", "after"), [(1000, 1.001), (0.5, 4)])
+def test_a_rate_that_changes_while_a_caller_sleeps_holds_for_the_next_one(rate: float, after: float) -> None:
+    with virtual_clock() as clock:
+        limiter = RateLimiter(1)
+        limiter.acquire()
+        first = parked(limiter.acquire)
+        limiter.rate = rate
+        first.join()
+        assert clock() == 1
+        limiter.acquire()
+        assert round(clock(), 6) == after
+
+
 def test_the_repr_tells_the_state() -> None:
     with virtual_clock():
         limiter = RateLimiter(10, per=60, burst=3)

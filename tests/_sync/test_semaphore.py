@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga._kernel.wait.wait_queue import WaitQueue
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import BoundedSemaphore, Event, Semaphore
 from tests.kit.parking import parked, victim
@@ -263,6 +264,36 @@ def test_a_subclass_waits_by_the_inner_condition_of_a_semaphore() -> None:
         assert parked(permits.take_two).result() is False and clock() == 9
         with pytest.raises(RuntimeError, match="un-acquired lock"):
             permits._cond.notify()
+
+
+def test_a_release_ends_although_its_waiter_queues_up_again_at_once() -> None:
+    class Hasty(WaitQueue):
+        """Its waiters go on before the waker does, as in another OS thread."""
+
+        wakes = 0
+
+        def wake_first(self, value: Any = True) -> Any:
+            self.wakes += 1
+            assert self.wakes < 10
+            woken = super().wake_first(value)
+            settle()
+            return woken
+
+    def take_two() -> None:
+        with permits._cond:
+            while permits._value < 2:
+                permits._cond.wait()
+            permits._value -= 2
+
+    with virtual_clock():
+        permits = Semaphore(0)
+        waiters = permits._waiters_ = Hasty(permits, "semaphore.acquire")
+        pair = parked(take_two)
+        permits.release()
+        assert pair.is_alive() and permits._value == 1 and waiters.parked() == 1
+        permits.release()
+        pair.join()
+        assert permits._value == 0
 
 
 @pytest.mark.parametrize("primitive", [Semaphore, Event])

@@ -192,7 +192,9 @@ def test_a_condition_of_processes_wakes_dhagas() -> None:
             order.append(n)
 
     waiting = [parked(wait, n) for n in range(3)]
-    assert "semaphore of processes" in repr(waiting[0])
+    while waiting[0].is_alive() and waiting[0].reason is None:  # runnable for a moment, as it polls
+        dhaga.sleep(0.001)
+    assert waiting[0].reason == "semaphore of processes"
     with condition:
         condition.notify(1)
     for _ in range(30_000):
@@ -221,6 +223,21 @@ def test_an_rlock_of_processes_belongs_to_a_dhaga() -> None:
         dhaga.spawn(steal).result()
     dhaga.spawn(lock.acquire).result()
     assert not lock.acquire(False)
+
+
+@pytest.mark.usefixtures("parking")
+def test_an_rlock_of_processes_is_refused_on_the_loop_beside_its_holder() -> None:
+    lock = multiprocessing.RLock()
+
+    async def takes() -> None:
+        with lock:
+            pass
+
+    with lock:
+        with pytest.raises(dhaga.ParkError, match="from the event loop itself"):
+            dhaga.await_(takes())
+        assert not dhaga.spawn(lock.acquire, False).result()
+    dhaga.await_(takes())
 
 
 def test_a_connection_that_was_imported_before_the_patch_parks() -> None:

@@ -145,7 +145,7 @@ def test_what_no_thread_can_call_is_refused_at_once(wal: OffloadPool, door: str,
     *of_pool, name = door.split(".")
     with pytest.raises(TypeError, match=advice):
         getattr(wal if of_pool else dhaga, name)(fn)
-    assert not wal._threads
+    assert not wal.workers.threads
 
 
 @pytest.mark.parametrize("door", ["offload", "offloaded", "pool.offload", "pool.offloaded", "pool.finish"])
@@ -155,4 +155,4 @@ def test_a_coroutine_is_refused_with_the_way_out_and_closed(wal: OffloadPool, do
     with pytest.raises(TypeError, match=r"a function to call, not <coroutine .*: in a dhaga call await_"):
         getattr(wal if of_pool else dhaga, name)(coroutine)
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
-    assert not wal._threads
+    assert not wal.workers.threads

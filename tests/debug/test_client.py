@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 
 from dhaga._cli import dump
 from dhaga.debug._remote import client, socket_path
+from dhaga.debug._remote.not_answered import NotAnswered, ProcessEnded
+from tests.kit import scripts
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +58,18 @@ def test_a_socket_that_an_earlier_process_has_left_is_no_inspector(
     assert "is left by an earlier process with that id" in refusal(capsys, os.getpid())
 
 
+def test_a_socket_in_a_directory_of_others_is_not_asked(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as trap:
+        trap.bind(str(folder / socket_path.name_of(os.getpid())))
+        trap.listen()
+        trap.settimeout(0)
+        folder.chmod(0o770)
+        assert f"process {os.getpid()} has no inspector" in refusal(capsys, os.getpid())
+        with pytest.raises(BlockingIOError):
+            trap.accept()
+
+
 def test_another_users_process_is_not_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +86,38 @@ def test_an_impostor_is_asked_nothing(
         impostor.bind(str(folder / socket_path.name_of(os.getppid())))
         impostor.listen()
         assert "a process other than" in refusal(capsys, os.getppid())
+
+
+LATE = """
+    import dhaga.debug
+    dhaga.debug.inspect()
+    print("ready")
+    dhaga.sleep(1000)
+"""
+
+
+def test_one_that_did_not_answer_in_time_is_asked_again() -> None:
+    process = scripts.Program(LATE).process
+    with process, process.stdout as out, process.stderr as err:  # type: ignore[union-attr]
+        assert out.readline() == "ready\n", err.read()
+        with client.InspectorClient(process.pid) as line:
+            stop_until_late(line)
+            process.send_signal(signal.SIGCONT)
+            assert line.ask("table")["pid"] == process.pid
+            stop_until_late(line)
+            process.kill()
+            process.wait()
+            with pytest.raises(ProcessEnded, match=f"there is no process {process.pid}"):
+                line.ask("table")
+
+
+def stop_until_late(line: client.InspectorClient) -> None:
+    """Stop a process, and ask it until it does not answer: the signal may come a little later."""
+    os.kill(line.pid, signal.SIGSTOP)
+    line.socket.settimeout(0.05)
+    with pytest.raises(NotAnswered, match="has not answered"):
+        while True:
+            line.ask("table")
 
 
 def test_one_that_does_not_answer_is_given_up(

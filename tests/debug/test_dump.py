@@ -9,6 +9,7 @@ from dhaga import Scope, debug, threading
 from dhaga.debug._dump import duration
 from dhaga.debug._remote.queries import QueryHandlers
 from dhaga.testing import settle, virtual_clock
+from tests.kit.scripts import prints
 
 
 def lock_in_turn(first: threading.Lock, second: threading.Lock) -> None:
@@ -72,6 +73,20 @@ def test_a_circle_of_locks_is_named() -> None:
             each.join()
     assert snapshot.cycles == (("left", "right"),)
     assert "deadlock: left waits for right waits for left" in text
+
+
+def test_a_circle_of_dhagas_with_one_name_is_not_grouped_with_others() -> None:
+    with virtual_clock():
+        one, other = threading.Lock(), threading.Lock()
+        dhagas: list[dhaga.Dhaga[Any]] = [dhaga.spawn(dhaga.sleep, 90, name="worker") for _ in range(3)]
+        dhagas += [dhaga.spawn(lock_in_turn, *locks, name="worker") for locks in ((one, other), (other, one))]
+        dhaga.sleep(2)
+        text = debug.dump()
+        for each in dhagas:
+            each.cancel()
+            each.join()
+    assert "deadlock: worker waits for worker waits for worker" in text
+    assert text.count("lock.acquire on <Lock held by worker, 1 parked>, held by worker") == 2
 
 
 def test_a_circle_goes_through_joins_and_scopes() -> None:
@@ -166,3 +181,19 @@ def test_a_name_begins_no_line_of_its_own() -> None:
         lines = [line for line in shown.splitlines() if "forged" in line]
         assert len(lines) == 1
         assert lines[0].strip().startswith(r"one WAITING\n  forged WAITING, waits for: nothing\x1b[2J\u2028 WAITING")
+
+
+def test_the_scheduler_of_a_child_that_a_dhaga_forked_is_called_forked() -> None:
+    assert prints("""
+        import os
+        import dhaga, dhaga.debug
+
+        def fork():
+            if (child := os.fork()):
+                os.waitpid(child, 0)
+            else:
+                print("(forked), awake" in dhaga.debug.dump(), flush=True)
+                os._exit(0)
+
+        dhaga.spawn(fork).join()
+    """) == ["True"]

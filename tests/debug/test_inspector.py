@@ -38,6 +38,35 @@ def test_a_forked_child_answers_for_itself(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+CONNECTED = """
+    import os
+    from contextlib import suppress
+    from dhaga import debug
+    from dhaga.debug._remote.client import InspectorClient
+    def is_open(socket):
+        for fd in range(100):
+            with suppress(OSError):
+                if os.path.samestat(os.fstat(fd), socket):
+                    return True
+        return False
+    with debug.inspect() as mine, InspectorClient(os.getpid()) as line:
+        line.ask("table")
+        [connection] = mine._server.connections
+        socket = os.fstat(connection.fileno())
+        if pid := os.fork():
+            os.waitpid(pid, 0)
+            print("parent", is_open(socket))
+        else:
+            print("child", is_open(socket))
+            debug.inspect().stop()
+            os._exit(0)
+"""
+
+
+def test_a_forked_child_does_not_keep_the_connections_of_its_parents_clients() -> None:
+    assert scripts.prints(CONNECTED, "-W", "ignore::DeprecationWarning") == ["child False", "parent True"]
+
+
 PATCHED = """
     import sys
     from dhaga import debug, monkey

@@ -6,10 +6,12 @@ import json
 import threading
 from typing import Any
 
+import greenlet
 import pytest
 
 import dhaga
-from dhaga._kernel import hooks
+from dhaga import queue
+from dhaga._kernel import hooks, originals
 from dhaga.debug import trace
 from dhaga.debug._remote.client import InspectorClient
 from dhaga.debug._remote.not_answered import NotAnswered
@@ -79,6 +81,29 @@ def test_a_dump_of_one_that_holds_its_thread_tells_where_that_is(
         text = line.ask("dump", ident=holder.ident)["text"]
     assert text.startswith("holder RUNNING")
     let_go.append(True)
+
+
+def test_a_dump_of_a_plain_thread_tells_where_it_waits(line: InspectorClient) -> None:
+    jobs: queue.Queue[None] = queue.Queue()
+
+    def get_here() -> None:
+        jobs.get()
+
+    thread = originals.Thread(target=get_here, name="plain")
+    thread.start()
+    while not (rows := [row for row in line.ask("table")["rows"] if row["name"] == "plain"]):
+        pass
+    text = line.ask("dump", ident=rows[0]["ident"])["text"]
+    jobs.put(None)
+    thread.join()
+    assert text.startswith("plain WAITING, waits for")
+    assert "in get_here" in text
+
+
+def test_a_request_for_the_measurement_starts_it(line: InspectorClient, observed: dhaga.Scheduler) -> None:
+    assert observed.spawn(greenlet.gettrace).result() is None
+    assert line.ask("measure") == {}
+    assert observed.spawn(greenlet.gettrace).result() is not None
 
 
 def test_a_dhaga_is_cancelled_and_nobody_else(line: InspectorClient, observed: dhaga.Scheduler) -> None:

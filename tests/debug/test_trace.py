@@ -139,6 +139,21 @@ def test_it_is_written_even_if_the_block_raises(tmp_path: Path) -> None:
     assert "ran" in chrome.read(tmp_path / "trace.json").tracks
 
 
+def test_a_relative_path_is_the_one_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    with virtual_clock(), debug.trace("trace.json"):
+        dhaga.spawn(int, name="ran").join()
+        monkeypatch.chdir(tmp_path / "other")
+    assert "ran" in chrome.read(tmp_path / "trace.json").tracks
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_a_trace_keeps_one_event_at_least(most: int) -> None:
+    with pytest.raises(ValueError, match="most must be 1 or more"):
+        debug.trace(most=most)
+
+
 def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         debug.trace(tmp_path / "none" / "trace.json")

@@ -133,7 +133,7 @@ def test_a_deadlock_is_found_beside_a_watchdog() -> None:
         dhaga.park("for ever")
 
 
-@pytest.mark.parametrize("threshold", [0, -1, float("nan")])
+@pytest.mark.parametrize("threshold", [0, -1, float("nan"), float("inf")])
 def test_a_threshold_is_above_zero(threshold: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         debug.watch(threshold)

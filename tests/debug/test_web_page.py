@@ -236,9 +236,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def wait_for(browser: Any, script: str) -> Any:
     """Wait until a piece of JavaScript gives something."""
+    from selenium.common.exceptions import TimeoutException
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, 60, 0.05).until(lambda browser: browser.execute_script(f"return {script}"))
+    try:
+        return WebDriverWait(browser, 60, 0.05).until(lambda browser: browser.execute_script(f"return {script}"))
+    except TimeoutException as error:
+        error.add_note(f"{script}\nthe rows: {names(browser)}")
+        raise
 
 
 def names(browser: Any) -> list[str]:
@@ -625,7 +630,10 @@ def test_rows_of_one_reason_are_a_group_that_is_unfolded(browser: Any, served: P
     wait_for(browser, f"{members} === 0")
 
     click(browser, "#grouping")
-    wait_for(browser, "document.querySelectorAll('#rows tr:not(.group)').length === 45")  # with main code
+    wait_for(browser, "!document.querySelector('#rows tr.group')")
+    shown = names(browser)  # and the main code of any scheduler that tests before it left
+    assert sum(name.startswith("consumer-") for name in shown) == 39
+    assert {"holder of the lock", "reader-0", "reader-1", "reader-2", "worker"} <= set(shown)
     click(browser, "#reasons button[data-reason='read fd']")
     wait_for(browser, "document.querySelectorAll('#rows tr').length === 3")
     assert text_of(browser, "matching") == "3 found"

@@ -1,4 +1,4 @@
-"""Where the tests of the asyncio bridge run, and coroutines for them."""
+"""Places in which the tests of the asyncio bridge run, and coroutines for these tests."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def raises(error: BaseException, steps: int = 1) -> None:
 
 
 class Manager:
-    """Writes down what happens to it, and checks that it happens in one Task."""
+    """A context manager that records its entry and exit, and checks that both run in one Task."""
 
     def __init__(self, trace: list[Any], handles: bool = False) -> None:
         self.trace = trace

@@ -1,6 +1,6 @@
-"""The atomic steps of the source, by name, as steps of the memory model: what each does is read from its text.
+"""The atomic steps of the source, by name, as steps of the memory model. Their meaning is read from the source's text.
 
-So a weaker order in the source is a weaker order in the model. What the functions compute between these steps stands in
+So a weaker order in the source is a weaker order in the model. The computations between these steps are in
 ``handshakes.py``.
 """
 
@@ -18,7 +18,7 @@ PATHS = FAST + "fast_paths/"
 
 
 class Site(NamedTuple):
-    """Where a step stands: ``text`` occurs once in this function. ``kind``: of a call that does it out of sight."""
+    """The place of a step: ``text`` occurs once in the function. ``kind``: for a step whose text does not show it."""
 
     file: str
     function: str
@@ -28,7 +28,7 @@ class Site(NamedTuple):
 
 
 def sites(file: str, function: str, **texts: str | tuple[str, ...]) -> dict[str, Site]:
-    """Return the sites of a function, by name. A text alone is of a member of the guard."""
+    """Return the sites of a function, by name. A bare text accesses a member of the guard."""
     return {
         name.replace("_", " "): Site(file, function, *((text,) if isinstance(text, str) else text))
         for name, text in texts.items()
@@ -144,7 +144,7 @@ SITES: dict[str, Site] = {
         "put",
         putter_appended=("self._putters_.append(me.parked)", "putters", "lock"),
         fence_of_put=("fence(self._stock_)", "stock", "lock"),
-        room_seen=("self._admit_putters_()\n        finally", "stock size", "load"),
+        room_seen=("self._admit_putters_()\n            except", "stock size", "load"),
     ),
     # a reader that parks, and the close of its fd
     **sites(
@@ -202,7 +202,7 @@ def text_of(file: str) -> str:
 
 
 def functions_of(file: str) -> dict[str, str]:
-    """Return the functions of a file with their text; of C without its comments."""
+    """Return the text of each function of a file; text of C has no comments."""
     text = text_of(file)
     if file.endswith(".py"):
         found = re.finditer(r"^ *def (\w+)\(.*?(?=^ *def |^ *@|^\S|\Z)", text, re.DOTALL | re.MULTILINE)
@@ -213,7 +213,7 @@ def functions_of(file: str) -> dict[str, str]:
 
 
 def macros() -> dict[str, tuple[str, str]]:
-    """Return kind and order of each macro, as its definition has them."""
+    """Return the kind and order of each macro, from its definition."""
     defined = re.finditer(
         r"#define (\w+)\(.*?\) *(?:\\\n)? *__atomic_(load|store|thread_fence)\w*\(.*?__ATOMIC_(\w+)",
         text_of(PATHS + "steps.h") + text_of(PATHS + "guard.h"),
@@ -243,9 +243,9 @@ MEANINGS = {name: meaning_of(site) for name, site in SITES.items()}
 
 
 class Steps:
-    """Makes the steps of a hand-shake by their names; one of them may be weakened.
+    """Makes the steps of a hand-shake from their names. One step may be weakened.
 
-    A load, store or exchange is relaxed then, and a fence or a lock left out. ``used``: the names that were made.
+    A weakened load, store or exchange is relaxed; a weakened fence or lock is left out. ``used``: names of made steps.
     """
 
     def __init__(self, weakened: str = "") -> None:
@@ -260,7 +260,7 @@ class Steps:
         return Step("fence") if step.kind in ("lock", "fence", "fence all") else step._replace(order="relaxed")
 
     def until(self, name: str, value: Any) -> Step:
-        """Return a load in a loop that goes on once it finds this."""
+        """Return a load in a loop, which ends once the load finds ``value``."""
         return self(name, value)._replace(kind="await")
 
     def unlock(self, name: str) -> Step:

@@ -1,8 +1,8 @@
-"""The blocks of a page that are no Python: each is read by the program that it is written for, or by its own parser.
+"""The blocks of a page that are not Python. Each is parsed by the program for which it is written, or by a parser.
 
 ``sh`` and ``console`` blocks are read by bash, and their commands by the parsers of those commands; units by
 ``systemd-analyze``; TOML by ``tomllib`` and, if it lists faults, by ``simulate``. A language without a check is an
-error, so that a block of a new one is not left unread.
+error, so that no block of a new language is left unread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.kit.shell_commands import check_command, commands
 FENCE = re.compile(r"^```(?P<language>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 UNIT = re.compile(r"^# /etc/systemd/system/(\S+)\n", re.MULTILINE)
 UNREAD = {"text", "diff", "pycon"}
-"""What is not read by a program: output, changes, a session."""
+"""Languages that no program reads: output, changes, sessions."""
 
 ELSEWHERE = {"python"}
 """Languages whose blocks run: see snippets.py."""
@@ -39,13 +39,13 @@ class Block(NamedTuple):
     text: str
 
     def check(self) -> None:
-        """Read it. Raises: AssertionError, or the error of a parser."""
+        """Parse the block. Raises: AssertionError, or the error of a parser."""
         assert self.language in CHECKS, f"nothing reads {self.language!r}: add a check to tests/kit/blocks.py"
         CHECKS[self.language](self.text)
 
 
 def fenced(text: str, unnamed: str = "") -> list[Block]:
-    """Return the blocks of a page, in order, without the directives of Sphinx; ``unnamed``: for want of a language."""
+    """Return the blocks of a page, without directives of Sphinx. ``unnamed``: the language of blocks that name none."""
     return [
         Block(text.count("\n", 0, found.start("text")), found["language"] or unnamed, found["text"])
         for found in FENCE.finditer(text)
@@ -63,25 +63,25 @@ def run(*command: str, text: str = "") -> None:
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
 
-# ---- one function a language
+# ---- one function for each language
 
 
 def check_shell(text: str) -> None:
-    """Have bash parse the text, and check each command."""
+    """Parse the text with bash, and check each command."""
     run("bash", "-n", text=text)
     for command in commands(text):
         check_command(command)
 
 
 def check_console(text: str) -> None:
-    """Check the lines that are typed."""
+    """Check the typed lines."""
     typed = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
     assert typed, "no line begins with '$ '"
     check_shell("\n".join(typed) + "\n")
 
 
 def check_toml(text: str) -> None:
-    """Parse it; a list of faults also as ``python -m dhaga simulate --faults`` does."""
+    """Parse the text. A list of faults is also parsed as by ``python -m dhaga simulate --faults``."""
     if "faults" in tomllib.loads(text):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "faults.toml")
@@ -90,7 +90,7 @@ def check_toml(text: str) -> None:
 
 
 def check_units(text: str) -> None:
-    """Check units of systemd, each below a comment with its path: as a program that can be enabled at the boot."""
+    """Check units of systemd, each below a comment with its path. Each unit must be ready for ``systemctl enable``."""
     beginning, *found = UNIT.split(text)
     assert found and not beginning.strip(), "a unit begins with a comment: # /etc/systemd/system/NAME"
     units = dict(zip(found[::2], found[1::2], strict=True))
@@ -102,7 +102,7 @@ def check_units(text: str) -> None:
 
 
 def check_unit(name: str, text: str) -> None:
-    """Check what ``systemd-analyze`` does not ask for, and the command of a service."""
+    """Check the fields that ``systemd-analyze`` does not require, and the command of a service."""
     unit = ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(text)
@@ -115,7 +115,7 @@ def check_unit(name: str, text: str) -> None:
 
 
 def verify_units(units: dict[str, str], folder: Path) -> None:
-    """Run ``systemd-analyze`` on them, with a program that is there in place of the installed one."""
+    """Run ``systemd-analyze`` on the units, with this Python instead of the program of a service."""
     for name, unit in units.items():
         (folder / name).write_text(re.sub(r"^(ExecStart=)\S+", rf"\g<1>{sys.executable}", unit, flags=re.MULTILINE))
     run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(str(folder / name) for name in units))
@@ -125,7 +125,7 @@ INSTRUCTIONS = {"FROM", "RUN", "CMD", "USER", "WORKDIR", "COPY", "ENV", "EXPOSE"
 
 
 def check_dockerfile(text: str) -> None:
-    """Check the instructions, the commands of RUN, and that of CMD, which must have the form that gets signals."""
+    """Check the instructions and their commands. CMD must have the JSON form, in which the program gets signals."""
     lines = [line.split(" ", 1) for line in text.replace("\\\n", "").splitlines() if line and line[0] != "#"]
     assert lines[0][0] == "FROM" and all(len(line) == 2 and line[0] in INSTRUCTIONS for line in lines), lines
     for instruction, value in lines:

@@ -1,4 +1,4 @@
-"""A real browser that has no window, where there is one."""
+"""A real browser without a window, if one is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTIONS = (
 
 @contextmanager
 def browsing(profile: Path, size: str = "1100,900", **logs: str) -> Iterator[Any]:
-    """Start a browser with a profile of its own, which keeps these logs; skip the test where there is none."""
+    """Yield a browser with its own profile, which keeps these logs. Skip the test if no browser is installed."""
     for variable, program in (("DHAGA_CHROMIUM", CHROMIUM), ("DHAGA_CHROMEDRIVER", CHROMEDRIVER)):
         if not shutil.which(program):
             pytest.skip(f"no program at {variable}={program}")

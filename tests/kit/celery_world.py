@@ -1,4 +1,4 @@
-"""An app of Celery's with its worker in this process, over a broker in memory."""
+"""A Celery app with its worker in this process and its broker in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 60
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until something holds, for as long as a busy machine may take."""
+    """Wait until a condition holds, for at most ``PATIENCE`` seconds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
@@ -32,7 +32,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 class World:
-    """An app with its worker; ``gate`` is what tasks wait for, ``trace`` what they have noted."""
+    """An app with its worker. ``gate``: the event for which tasks wait. ``trace``: the notes of the tasks."""
 
     def __init__(self, **settings: Any) -> None:
         backend = settings.pop("backend", "cache+memory://")
@@ -55,7 +55,7 @@ class World:
         )
 
     def wait_at_gate(self) -> None:
-        """Park until the test opens the gate, which it does from another OS thread."""
+        """Park until the test opens the gate, from another OS thread."""
         while not self.gate.is_set():
             dhaga.sleep(0.005)
 
@@ -88,17 +88,17 @@ class World:
             finally:
                 self.gate.set()
                 state.should_terminate = 0
-                for _ in range(2):  # two messages, or the loop would notice only after two seconds
+                for _ in range(2):  # after only one message, the loop would notice only after two seconds
                     self.app.control.broadcast("heartbeat")
 
 
 def come_to(result: Any) -> Any:
-    """Return what a task returned, or raise what it raised."""
+    """Return the result of a task, or raise its error."""
     return result.get(timeout=PATIENCE, interval=0.01)
 
 
 class Said(logging.Handler):
-    """Keeps what the pool and the watchdog log."""
+    """Keeps the warnings that the pool and the watchdog log."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

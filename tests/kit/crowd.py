@@ -1,7 +1,7 @@
-"""A crowd for the primitives: dhagas of four schedulers and eight plain threads at once, timeouts and cancels among it.
+"""A crowd that uses primitives: dhagas of four schedulers and eight plain threads, with timeouts and cancels.
 
-Every operation that comes back is counted. The seed of a run decides all choices and is printed; ``--dhaga-seed``
-repeats them, but not the moments at which the OS switches threads.
+Every completed operation is counted. The seed of a run decides all random choices and is printed. ``--dhaga-seed``
+repeats these choices, but not the moments at which the OS switches threads.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from dhaga._kernel.wait.thread_waiter import os_threads
 
 SCHEDULERS = 4
 DHAGAS = 3
-"""To a scheduler."""
+"""Number of dhagas of each scheduler."""
 
 THREADS = 8
 WORKERS = SCHEDULERS * DHAGAS + THREADS
 
 QUICK = 2_000
-"""Operations that a scenario makes in the default suite."""
+"""Number of operations of a scenario in the default suite."""
 
 ROUND = 20_000
-"""Operations that it makes in each round of a stress test, and then all over again by another seed."""
+"""Number of operations of a scenario in each round of a stress test. Each round has its own seed."""
 
 SCENARIOS = 32
-"""How many there are, those with a share of the operations counted by that; may be a bit too low."""
+"""Number of scenarios. A scenario with a share of the operations counts as this share. The number may be too low."""
 
 STALL = 60
-"""Seconds without any operation after which a run counts as hung: the machine may be busy, but it runs somebody."""
+"""Seconds without an operation after which a run counts as hung. Even a busy machine runs some worker meanwhile."""
 
 DEADLINE = 120
-"""Seconds after which it counts as hung even if somebody still tries something."""
+"""Number of seconds after which a run counts as hung even if operations still complete."""
 
 AFTERMATH = 3
-"""Seconds that the others have to end once one has failed."""
+"""Number of seconds in which the other workers must end after one has failed."""
 
 SWITCH_INTERVALS = (0.00002, 0.0001, 0.001)
-"""Seconds after which the interpreter switches threads, by default 0.005: a run has one of these."""
+"""Switch intervals of the interpreter, in seconds; a run has one of them. Python's default is 0.005."""
 
 Work = Callable[["Worker"], None]
 
 
 class Worker:
-    """One of the crowd: its number, its random choices, and how much it has done."""
+    """A member of the crowd, with its number, its random choices and its counts."""
 
     def __init__(self, number: int, seed: int, share: int) -> None:
         self.number = number
@@ -67,9 +67,9 @@ class Worker:
         return self.random.choice((0, 0.00001, 0.0001, 0.002))
 
     def tries(self, operations: int) -> Iterator[Any]:
-        """Give a context a try, which lets a cancel end that try alone, until the worker's share is done.
+        """Yield a context for each try until the worker's share is done. A cancel ends only the current try.
 
-        ``operations``: how many of them a try is that goes through.
+        ``operations``: number of operations in a completed try.
         """
         for _ in range(self.times(operations)):
             before = self.completed
@@ -78,7 +78,7 @@ class Worker:
             self.operations += operations
 
     def times(self, operations: int) -> int:
-        """Return how often this worker is to do so many operations."""
+        """Return how often this worker must make ``operations`` operations."""
         return -(-self.share // operations)
 
     @contextlib.contextmanager
@@ -90,20 +90,20 @@ class Worker:
             self.cancels += 1
 
     def insist(self, fn: Callable[..., object], *args: Any) -> None:
-        """Call something that is all or nothing until no cancel comes in between."""
+        """Call an all-or-nothing function until a call is not cancelled."""
         before = self.completed
         while self.completed == before:
             with self.one_try():
                 fn(*args)
 
     def pause(self) -> None:
-        """Let others in, sometimes."""
+        """Yield to other dhagas with a probability of 20 %."""
         if self.random.random() < 0.2:
             dhaga.sleep(0)
 
 
 class Crowd:
-    """Run work in dhagas of several schedulers and in plain threads at once, cancelling dhagas at random moments."""
+    """Workers in dhagas of several schedulers and in plain threads. Dhagas are cancelled at random moments."""
 
     def __init__(self, seed: int, operations: int) -> None:
         self.seed = seed
@@ -115,13 +115,13 @@ class Crowd:
         self.workers = [Worker(number, seed, -(-operations // WORKERS)) for number in range(WORKERS)]
 
     def done(self) -> int:
-        """Count the operations that have come back."""
+        """Return the number of completed operations."""
         return sum(worker.operations for worker in self.workers)
 
     def run(self, *works: Work, cancel: bool = True, interval: float | None = None) -> None:
-        """Have worker n do ``works[n % len(works)]``, the interpreter switching threads after ``interval`` seconds.
+        """Run ``works[n % len(works)]`` in worker n. ``interval``: the interpreter's switch interval in seconds.
 
-        Raises: the first error of any; TimeoutError if they hang.
+        Raises: the first error of a worker; TimeoutError if the workers hang.
         """
         former = sys.getswitchinterval()
         sys.setswitchinterval(interval or self.random.choice(SWITCH_INTERVALS))
@@ -148,7 +148,7 @@ class Crowd:
             try:
                 self.wait_for([*dhagas, *threads])
             except TimeoutError:
-                stack.pop_all()  # they would not stop
+                stack.pop_all()  # the hung dhagas would not stop
                 raise
             finally:
                 self.over = True
@@ -183,7 +183,7 @@ class Crowd:
                 now = time.monotonic()
                 if self.done() != done:
                     done, stalls_at = self.done(), now + STALL
-                if self.errors:  # the others may well wait for the one that failed
+                if self.errors:  # the other workers may wait for the one that failed
                     deadline = min(deadline, now + AFTERMATH)
                 if now > min(stalls_at, deadline):
                     self.give_up([one for one in everybody if one.is_alive()])
@@ -194,7 +194,7 @@ class Crowd:
 
 
 class Stress:
-    """A stress test: how many operations are to be made, how many have been, and by which seeds."""
+    """A stress test: the goal and the number of operations so far, and the seeds."""
 
     def __init__(self, goal: int, seed: int | None) -> None:
         self.goal = goal
@@ -209,16 +209,16 @@ class Stress:
         return f"{self.done:,} operations in {time.monotonic() - self.began:.0f} s, {seeds}{verdict}"
 
     def crowd(self, number: int, share: float) -> Crowd:
-        """Return the crowd of round ``number``, which is to make its ``share`` of the operations."""
+        """Return the crowd of round ``number``. ``share``: its share of the operations of a whole scenario."""
         return Crowd(self.seed + number, int((ROUND if self.goal else QUICK) * share))
 
     def short(self) -> bool:
-        """Tell whether too few operations were made."""
+        """Return whether too few operations were made."""
         return self.done < self.goal
 
 
 def describe(one: Any) -> str:
-    """Tell where a dhaga or thread stands; of a thread that waits also whether its wake has come, and by which park."""
+    """Return the stack of a dhaga or thread; for a waiting thread, also the state of its park and its wake."""
     if isinstance(one, dhaga.Dhaga):
         frame, head = one.gr_frame, f"{one!r} on {one.waits_on!r}"
     else:

@@ -1,4 +1,4 @@
-"""Deadlocks that are told at once, and what the lines of a report say."""
+"""Deadlocks that are reported at once, and the lines of their reports."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.kit.socket_cases import eventually
 
 @pytest.fixture(autouse=True)
 def quick_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And beside no thread that another test has left behind: no deadlock would ever be told."""
+    """Shorten the interval of checks. Wait for the threads of earlier tests, which would prevent each report."""
     eventually(lambda: other_threads() == {threading.main_thread()})
     monkeypatch.setattr(deadlock, "RECHECK_SECONDS", 0.01)
 
 
 def lines_of(wait: Callable[[], object]) -> list[str]:
-    """Return what each waits for, without where that is, and without circles."""
+    """Return the lines of a deadlock's report, without places and circles."""
     return [line for line in all_lines_of(wait) if not line.startswith(("at ", "in a circle: "))]
 
 

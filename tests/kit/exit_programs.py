@@ -1,6 +1,6 @@
-"""Programs that tell, in each phase of an exit, what their threads, executors and timers still do.
+"""Programs that report, in each phase of an exit, what their threads, executors and timers still do.
 
-They use the standard library alone. What they print under plain Python is what they must print in any other way.
+They use only the standard library, and must always print what they print under plain Python.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ tell("main code ends")
 """
 
 PHASES = "hook", "executor", "timer", "multiprocessing", "logging", "finalize", "atexit"
-"""Each phase of an exit in which code of a program runs."""
+"""The phases of an exit in which code of a program runs."""
 
 
 def program(*phases: str) -> str:

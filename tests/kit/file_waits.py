@@ -1,7 +1,7 @@
 """The functions of ``os``, ``io`` and ``builtins`` that take a file or an fd, by how they wait in a patched program.
 
-A case is a call that has to wait, and what ends that wait. It runs in a program that is patched without preemption: the
-dhaga that ends the wait runs only once the caller has parked.
+A case is a call that must wait, and an action that ends the wait. The case runs in a program that is patched without
+preemption, so that the dhaga that ends the wait runs only once the caller has parked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARKS = {
     "io.open": "as `builtins.open`",
     "builtins.input": "until the first key or line",
 }
-"""Parks, by function."""
+"""Functions that park, and when."""
 
 BLOCKS = {
     "io.FileIO": "over a pipe, FIFO, socket or terminal: it is the class that C code uses; use `open`",
@@ -37,10 +37,10 @@ BLOCKS = {
     "os.lockf": "while another process holds the lock: offload it",
     "builtins.print": "to a standard output whose reader is slow: C writes it",
 }
-"""Blocks the OS thread, by function."""
+"""Functions that block the OS thread, and when."""
 
 SPAWNS = {f"spawn{suffix}" for suffix in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")}
-"""Park in ``waitpid``, by tests of child processes."""
+"""Functions that park in ``waitpid``. They are tested by the tests of child processes."""
 
 DISK_OR_NOTHING = """
     access chdir chflags chmod chown chroot close copy_file_range device_encoding dup dup2 fchdir fchmod
@@ -60,7 +60,7 @@ NEVER_WAIT = {
     "io": set(),
     "builtins": {"compile"},
 }
-"""Functions that wait at most for a disk, or for nothing."""
+"""Functions that wait for a disk or not at all, and ``SPAWNS``."""
 
 FILES = {"child_fd", "fd", "fd1", "fd2", "file", "filename", "fildes", "in_fd", "out_fd", "path", "src", "dst"}
 """Names of parameters that are files."""
@@ -85,7 +85,7 @@ def parameters(function: object) -> set[str]:
 
 
 def is_known(name: str) -> bool:
-    """Return whether a table has a function."""
+    """Return whether a table contains a function."""
     module, _, function = name.partition(".")
     return name in PARKS or name in BLOCKS or function in NEVER_WAIT[module]
 
@@ -208,7 +208,7 @@ CALLS: list[tuple[str, str, tuple[str, ...]]] = [
     ("builtins.open", f"open(fd, 'wb', 0).write({EIGHT})", WRITERS),
     ("os.eventfd_write", "os.eventfd_write(fd, 1)", ("full_eventfd",)),
 ]
-"""Functions, calls of theirs, and the files over which these have to wait."""
+"""Functions, each with a call of it, and the files on which the call must wait."""
 
 OPENS = [
     ("os.open", "os.open(path, os.O_RDONLY)", "os.O_WRONLY"),
@@ -217,7 +217,7 @@ OPENS = [
     ("builtins.open", "open(path, 'wb')", "os.O_RDONLY"),
     ("io.open", "io.open(path, 'rb')", "os.O_WRONLY"),
 ]
-"""Opens of a FIFO, and how its other end is opened."""
+"""Functions, each with a call that opens a FIFO, and the flags that open the other end."""
 
 CASE = """
 def case():

@@ -17,7 +17,7 @@ class Occupied:
     def __init__(self, pool: dhaga.OffloadPool) -> None:
         self.gate = threading.Event()
         self.call = dhaga.spawn(pool.offload, self.gate.wait, 30)
-        settle()  # it has queued up, before all that comes now
+        settle()  # the call is queued now, before all later calls
 
     def __enter__(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Waits and what ends them, and ways to send this process a signal: for random programs, on any kind of threads."""
+"""Waits, each with the call that ends it, and ways to send this process a signal, for random programs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 PAUSE = 0.003
-"""Seconds from the beginning of a wait to what ends it."""
+"""Number of seconds from the beginning of a wait to the call that ends it."""
 
 
 class Gate:
-    """Something to wait for, once: what ``wait`` returns once ``end`` was called."""
+    """A wait that happens once: ``wait`` returns after the call of ``end``."""
 
     def __init__(self, wait: Callable[[], Any], end: Callable[[], Any]) -> None:
         self.wait = wait
@@ -95,13 +95,13 @@ def child() -> Gate:
 
 
 REENTRANT = (simple_queue, lock, pipe, sockets, polled, flag, child)
-"""What a handler may end itself: the others' inner locks may be held by the code that it strikes."""
+"""Gates that a signal handler may end. The interrupted code may hold the inner locks of the other gates."""
 
 GATES = (*REENTRANT, ordinary_queue, event, semaphore, thread)
 
 
 def senders(number: int) -> dict[str, Callable[[], Any]]:
-    """Return the ways to send this process a signal; each returns what is to be called afterwards."""
+    """Return the ways to send this process a signal. Each is a function, whose result must be called afterwards."""
 
     def by_thread(send: Callable[[], object]) -> Callable[[], Any]:
         def start() -> Any:
@@ -116,7 +116,8 @@ def senders(number: int) -> dict[str, Callable[[], Any]]:
         reader, writer = os.pipe()
         pid = os.fork()
         if not pid:
-            os.read(reader, 1)  # an error of a handler that strikes a hook of the fork leaves its lock held: CPython
+            # The parent writes after the fork: a handler that raises in a hook of a fork leaves CPython's lock held.
+            os.read(reader, 1)
             time.sleep(PAUSE)
             os.kill(me, number)
             os._exit(0)

@@ -1,8 +1,8 @@
-"""Main code waits while nothing else is alive, and a handler of a signal starts a thread that ends the wait.
+"""Main code waits while nothing else is alive, and a signal handler starts a thread that ends the wait.
 
-Run as a program: ``python tests/kit/handler_programs.py standard|ours`` uses Dhaga's modules, and sets the handler by
-the standard ``signal`` or ours; under ``python -m dhaga`` it is a program for threads. Each wait has a process of its
-own, forked before anything has waited. It prints the names of the waits whose thread did not run to its end.
+``python tests/kit/handler_programs.py standard|ours`` uses Dhaga's modules, and sets the handler with the standard
+``signal`` or with ``dhaga.signal``. Under ``python -m dhaga``, it is a program for threads. Each wait runs in its own
+process, which is forked before any wait. The program prints the waits whose thread did not run to its end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 Ends = tuple[Callable[[], object], Callable[[], object]]
 PATIENCE = 40
-"""Seconds after which a wait that goes on is taken for a hang."""
+"""Number of seconds after which a wait counts as hung."""
 DELAY = float(os.environ.get("DELAY", "0.1"))
 PATCHED = sys.modules["threading"].Thread.__module__.startswith("dhaga") if "threading" in sys.modules else False
 
@@ -257,7 +257,7 @@ WAITS: dict[str, Callable[[], Ends]] = {
 
 
 def arm() -> None:
-    """Let the signal come soon: now and then before the wait has begun."""
+    """Start the timer of the signal, which sometimes arrives before the wait has begun."""
     standard_signal.setitimer(standard_signal.ITIMER_REAL, DELAY)
 
 
@@ -283,7 +283,7 @@ def waits(name: str, set_handler: Callable[..., object]) -> bool:
 
 
 def run_all(names: list[str], set_handler: Callable[..., object], at_once: int = 8) -> list[str]:
-    """Make each wait in a process of its own. Returns: the names of those that failed."""
+    """Run each wait in its own process. Returns: the names of the failed waits."""
     failed, running = [], {}
     names = list(names)
     while names or running:

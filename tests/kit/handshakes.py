@@ -1,6 +1,6 @@
 """The hand-shakes between OS threads that rely on the memory order of C, as programs of the memory model.
 
-Each takes ``Steps`` and returns its threads, the memory that they begin with, and what must not come of it.
+Each function takes ``Steps`` and returns a hand-shake: the threads, their initial memory, and the forbidden results.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Run = Generator[Step, Any, Any]
 
 CANDIDATE, REVOKED = 1, 2
 ONE, OTHER, SURVIVOR, GONE = 4, 8, 12, 16
-"""Threads, as a guard names them."""
+"""Threads, as a guard stores them."""
 
 
 class Handshake(NamedTuple):
     threads: list[Program]
     memory: dict[str, Any]
     wrong: tuple[Any, ...] | None = None
-    """The results of a lost wake. A race, or a wait without an end, is wrong everywhere."""
+    """The results that must not occur, such as a lost wake. A race, or a wait without an end, is always wrong."""
 
     def explore(self) -> tuple[Found, bool]:
-        """Return what the model found, and whether it is all right."""
+        """Return what the model found, and whether the hand-shake is correct."""
         found = Model(self.threads, self.memory).explore()
         return found, not found.broken and self.wrong not in found.results
 
@@ -104,7 +104,7 @@ class Guard:
         yield step.unlock("renewing")
 
     def hold(self, inner: bool = False) -> Run:
-        """Hold it for a step, in which a finalizer may acquire it again."""
+        """Hold the guard for a step. ``inner``: whether a finalizer acquires the guard again in this step."""
         yield from self.acquire()
         if inner:
             yield from self.hold()
@@ -117,7 +117,7 @@ FRESH = {"epoch": 0, "bias": 0, "busy": 0, "owner": 0, "mutex": 0, "renewing": 0
 
 
 def holds(guard: Guard, *inner: bool) -> Program:
-    """Return a thread that holds a guard so many times."""
+    """Return a thread that holds a guard once for each value of ``inner``."""
 
     def run() -> Run:
         for each in inner:
@@ -127,7 +127,7 @@ def holds(guard: Guard, *inner: bool) -> Program:
 
 
 def first_bias(step: Steps) -> Handshake:
-    """A guard is biased to the one that has it twice in a row, and taken away."""
+    """A guard is biased to the thread that acquires it twice in a row. Another thread revokes the bias."""
     return Handshake([holds(Guard(step, ONE), False, False), holds(Guard(step, OTHER), False)], FRESH)
 
 
@@ -137,7 +137,7 @@ def revocation(step: Steps) -> Handshake:
 
 
 def bias_in_a_child(step: Steps) -> Handshake:
-    """At a fork a thread was in a step by the bias. A new thread of the child has its identity."""
+    """At a fork, a thread was in a step by the bias. A new thread of the child has the identity of this thread."""
     one, other = Guard(step, ONE, 1, SURVIVOR), Guard(step, OTHER, 1, SURVIVOR)
     return Handshake([holds(one, False), holds(other, False, False)], {**FRESH, "bias": ONE, "busy": 1})
 
@@ -160,11 +160,11 @@ def survivor_in_a_child(step: Steps) -> Handshake:
     return Handshake([goes_on, holds(other, False)], {**FRESH, "bias": ONE, "busy": 1})
 
 
-# ---- what is looked at without a lock
+# ---- reads without a lock
 
 
 def room_that_is_kept(step: Steps) -> Handshake:
-    """Two threads receive through the room that the process keeps, one at a time."""
+    """Two threads receive into the room (the memory) that the process keeps. It is for one thread at a time."""
 
     def receives(*rooms: str) -> Program:
         def run() -> Run:

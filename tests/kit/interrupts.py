@@ -1,4 +1,4 @@
-"""What programs that are interrupted share."""
+"""Code shared by the programs that tests interrupt."""
 
 from __future__ import annotations
 

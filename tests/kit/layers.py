@@ -1,7 +1,7 @@
-"""One program for a primitive's every layer: run plain and patched, it must print the same.
+"""Operations at every layer, from fds to file objects: a plain and a patched run must print the same.
 
 Run: ``python tests/kit/layers.py`` and ``python -m dhaga tests/kit/layers.py``. A case is a way to write, read, wait
-for a child, connect or keep a limit of the operating system, beside a peer that is slow, silent or dying.
+for a child, connect or obey a timeout of the operating system, with a peer that is slow, silent or dying.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OUTCOMES: dict[str, str] = {}
 
 
 def said(call: Callable[[], Any]) -> str:
-    """Return what came of a call: its value or its error."""
+    """Return the outcome of a call: its value or its error."""
     try:
         return repr(call())
     except BaseException as error:
@@ -39,7 +39,7 @@ def said(call: Callable[[], Any]) -> str:
 
 
 class Case(threading.Thread):
-    """A case under way."""
+    """A thread that runs a case."""
 
     def __init__(self, name: str, call: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -87,7 +87,7 @@ def writers(fd: int) -> dict[str, Callable[[Any], Any]]:
 
 
 def file_of(data: bytes) -> int:
-    """Return an fd of a file that holds this, and has no name."""
+    """Return an fd of an unnamed file that contains ``data``."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.flush()
@@ -107,10 +107,10 @@ SENDS: dict[str, Callable[[socket.socket, bytes], Any]] = {
     "os.writev": lambda sock, data: os.writev(sock.fileno(), [data[:1000], data[1000:]]),
     "os.sendfile": lambda sock, data: os.sendfile(sock.fileno(), file_of(data), 0, len(data)),
 }
-"""The ways to send by a socket, each of which says how much it has sent."""
+"""The ways to send on a socket. Each returns the number of sent bytes."""
 
 MUCH = 8_000_000 + 1000
-"""More than the buffers of a connection hold; an array after the first 1,000 bytes."""
+"""More bytes than the buffers of a connection hold. ``sendmsg`` sends those after the first 1,000 as integers."""
 
 
 def connections() -> tuple[socket.socket, socket.socket]:
@@ -120,14 +120,14 @@ def connections() -> tuple[socket.socket, socket.socket]:
 
 
 def small_sends() -> tuple[socket.socket, socket.socket]:
-    """A Unix pair whose buffer the first compiled send of 64 KB overfills."""
+    """Return a Unix pair with a small buffer, which a single send of compiled code (up to 64 KB) overfills."""
     one, other = socket.socketpair()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
     return one, other
 
 
 def count_of(told: str, size: int) -> str:
-    """Return what a send said, where a part may be of any size."""
+    """Return the outcome of a send; ``a part`` if only some of the bytes were sent."""
     return "a part" if told.isdigit() and 0 < int(told) < size else told
 
 
@@ -150,14 +150,14 @@ def send_to(
     elif peer == "dying":
         other.recv(1)
         wait_until_full(one.fileno())
-        other.close()  # with data that nobody has read: TCP resets
+        other.close()  # with unread data, so that TCP resets the connection
     case.join(PATIENCE)
     one.close()
     other.close()
 
 
 def drain_all(sock: socket.socket, size: int) -> None:
-    """Read slowly until as much has come, or nothing more comes."""
+    """Read slowly until ``size`` bytes have come, or until nothing more comes."""
     sock.settimeout(PATIENCE)
     with contextlib.suppress(OSError):
         while size > 0 and (data := sock.recv(500_000)):
@@ -183,7 +183,7 @@ def socketpairs() -> tuple[int, int]:
 
 
 def terminals() -> tuple[int, int]:
-    """A pseudo-terminal that passes bytes on as they are: a program on it writes, its master reads."""
+    """Return master and slave of a raw pseudo-terminal: the slave is for a program that writes, the master is read."""
     master, slave = os.openpty()
     tty.setraw(slave)
     return master, slave
@@ -204,13 +204,13 @@ def write_to_slow(make: Callable[[], tuple[int, int]], name: str, size: int) -> 
     whole = size + 4 * (name == "Connection")  # its header
     while sum(counted) < whole and time.monotonic() < deadline:
         time.sleep(0.001)
-    # Only now: a terminal drops what its reader has not taken. The reader has a file of its own.
+    # Close only now: a terminal drops unread bytes. The reader has its own fd.
     os.close(writer)
     OUTCOMES[case.case] += f", {sum(counted)} came"
 
 
 def write_to_dying(make: Callable[[], tuple[int, int]], name: str, size: int) -> None:
-    """The reader takes one part, and leaves while the writer waits for room again; then it writes to nobody."""
+    """Write twice. The reader reads one part, and closes while the first write waits for room again."""
     reader, writer = make()
     write = writers(writer)[name]
     case = Case(f"{name}, {make.__name__}, dying", lambda: [said(lambda: write(bytes(size))) for _ in range(2)])
@@ -221,7 +221,7 @@ def write_to_dying(make: Callable[[], tuple[int, int]], name: str, size: int) ->
     os.close(reader)
     case.join(PATIENCE)
     os.close(writer)
-    if make is terminals:  # its room depends on the sizes of the writes
+    if make is terminals:  # the room of a terminal depends on the sizes of the writes
         OUTCOMES[case.case] = re.sub(r"'\d{4,6}'", "'a part'", OUTCOMES[case.case])
 
 
@@ -236,7 +236,7 @@ def wait_until_full(fd: int) -> None:
 
 
 def wait_until_empty(reader: int) -> None:
-    """Wait until all that is to be read has been taken."""
+    """Wait until the reader has read everything."""
     import select
 
     deadline = time.monotonic() + 5
@@ -262,7 +262,7 @@ def popen_writes() -> None:
         )
         case = Case(f"Popen.stdin, bufsize {bufsize}, dying", lambda bufsize=bufsize: write(bufsize, DYING))
         case.join(PATIENCE)
-        # How much went into the pipe before it broke is a matter of time.
+        # The number of bytes in the pipe before it broke depends on the timing.
         OUTCOMES[case.case] = "broke" if "BrokenPipe" in OUTCOMES[case.case] else OUTCOMES[case.case]
         if bufsize == 0:
             OUTCOMES[case.case] = "broke"
@@ -272,7 +272,7 @@ def popen_writes() -> None:
 
 
 def readers(fd: int) -> dict[str, Callable[[], Any]]:
-    """Return the ways to read from an fd: of each, two reads."""
+    """Return the ways to read from an fd."""
     raw, buffered = os.fdopen(fd, "rb", 0, closefd=False), os.fdopen(fd, "rb", closefd=False)
     connection = multiprocessing.connection.Connection(os.dup(fd), writable=False)
 
@@ -301,18 +301,18 @@ def readers(fd: int) -> dict[str, Callable[[], Any]]:
 
 
 SENT = struct.pack("!i", 3) + b"a\nb"
-"""A message of a Connection, and two lines."""
+"""A message of a Connection, which is also two lines."""
 
 
 def read_from(make: Callable[[], tuple[int, int]], name: str, peer: str) -> None:
-    """``slow``: two parts with a pause; ``dying``: half of one, then the end; ``silent``: the end after a pause."""
+    """Read from a peer: ``slow`` (two parts with a pause), ``dying`` (two bytes, then the end) or ``silent``."""
     reader, writer = make()
     read = readers(reader)[name]
     case = Case(f"{name}, {make.__name__}, {peer}", lambda: [said(read) for _ in range(3)])
     time.sleep(PAUSE)
     if peer == "slow":
         os.write(writer, SENT)
-        if name != "Connection.poll":  # which takes nothing
+        if name != "Connection.poll":  # which reads nothing
             wait_until_empty(reader)
         time.sleep(PAUSE)
         if name != "os.read":
@@ -387,9 +387,11 @@ def full_listener() -> socket.socket:
 
 
 def connects() -> dict[str, Callable[[], Any]]:
-    refused = socket.create_server(("127.0.0.1", 0))
+    # The socket is bound and does not listen: connects are refused, and no other socket gets the port.
+    refused = socket.socket()
+    refused.bind(("127.0.0.1", 0))
+    kept.append(refused)
     nobody = refused.getsockname()
-    refused.close()
     full = full_listener()
     dying = socket.create_server(("127.0.0.1", 0))
     kept.append(dying)
@@ -544,7 +546,7 @@ def limits() -> dict[str, Callable[[], Any]]:
 
 
 def in_turn(kind: str, cases: dict[str, Callable[[], Any]]) -> None:
-    """Run cases side by side."""
+    """Run cases concurrently."""
     for case in [Case(f"{kind}: {name}", call) for name, call in cases.items()]:
         case.join(PATIENCE)
 
@@ -565,7 +567,7 @@ def main() -> None:
             for timeout in (None, 20.0, 0.0):
                 send_to("slow", made, name, timeout)
             send_to("silent", made, name, None)
-            # Which error a sendfile() raises after a part depends on the kernel's steps within it.
+            # The error that a sendfile() raises after a part depends on the steps of the kernel.
             if name not in ("send, MSG_DONTWAIT", "os.sendfile"):
                 send_to("dying", made, name, None)
     popen_writes()

@@ -10,12 +10,12 @@ TARGET = re.compile(r"""(?:src|href)=["']([^"']+)|\]\(([^)\s]+)""")
 
 
 def prose(page: str) -> str:
-    """Return a page without its blocks of code and its code in a line."""
+    """Return a page without code blocks and inline code."""
     return re.sub(r"`[^`\n]*`", "", FENCE.sub("", page))
 
 
 def link_targets(page: str) -> list[str]:
-    """Return what the links and pictures of a page lead to, in order."""
+    """Return the targets of a page's links and pictures, in order."""
     return [path or address for path, address in TARGET.findall(prose(page))]
 
 

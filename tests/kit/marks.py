@@ -1,7 +1,7 @@
-"""Which tests start a process, and which are of a crowd: as far as that shows in their names, code and fixtures.
+"""Finds the tests that start a process, and the tests of a crowd, by their names, code and fixtures.
 
-A test starts a process if its code, or code of the tests that it calls, names something that does: see ``STARTERS``.
-What cannot be seen so (a parameter, a method of an object) is marked by hand.
+A test starts a process if its code, or code of ``tests`` that it calls, uses a name that starts a process: see
+``STARTERS``. A test that uses a parameter or a method of an object for this is marked by hand.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ STARTERS = {"subprocess", "multiprocessing", "dhaga.subprocess", "tests.kit.scri
 """Modules of which nearly everything starts a process."""
 
 NO_STARTERS = {"version", "ROOT", "PIPE", "DEVNULL", "CalledProcessError", "TimeoutExpired"}
-"""Names in them that do not."""
+"""Names in these modules that start no process."""
 
 FORKS = {"fork", "forkpty", "posix_spawn", "run_subprocess", "runpytest_subprocess"}
-"""Attributes that do, whatever they are asked of."""
+"""Attributes that start a process, of any object."""
 
 CROWD = re.compile(r"thousand")
 
@@ -42,7 +42,7 @@ def _is_starter(name: str, value: Any) -> bool:
 
 
 def _reached(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names that a function uses with what they mean in its module, and so on into functions of the tests."""
+    """Yield the names that a function uses, with their values. Include the functions of tests that it calls."""
     todo, seen = [function], set()
     while todo:
         each = todo.pop()
@@ -81,9 +81,9 @@ LOAD_GLOBAL, EXTENDED_ARG = dis.opmap["LOAD_GLOBAL"], dis.opmap["EXTENDED_ARG"]
 
 
 def _globals_of(code: CodeType) -> set[str]:
-    """Return the names that code looks up in its module: of ``co_names`` many are attributes.
+    """Return the names that code looks up in its module. Many other names in ``co_names`` are attributes.
 
-    Reads the bytes, as ``dis.get_instructions`` makes an object of each instruction: it took half of the collection.
+    Rejected: ``dis.get_instructions``, which makes an object for each instruction, and took half of the collection.
     """
     found, more = set[str](), 0
     for opcode, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):

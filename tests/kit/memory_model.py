@@ -1,14 +1,14 @@
 """Every outcome that C11's memory order allows for a few threads: relaxed, acquire, release, seq_cst fences, locks.
 
-A thread is a generator function without arguments. It yields a ``Step`` and is sent what a load found. It is run anew
-from its first step for each state, so it may keep nothing outside, and what it returns is its result.
+A thread is a generator function without arguments. It yields a ``Step``, and is sent the value that a load found. It
+returns its result. For each state, it is run again from its first step, so it must not keep data elsewhere.
 
-The model is the operational one of views: a place has a list of messages in modification order, and a thread may read
-any that is not older than its view of the place. A release attaches the view to the message, and an acquire takes it
-over. A store may come before messages that its thread has not seen. So the writes and reads of a thread may take effect
-in another order than its own, as on ARM. Left out: a read that takes effect after a later write of its own thread
-("load buffering"); an order that forbids it would not be missed. A race on what is not atomic is found by its lack of
-an order, whichever comes first.
+The model is operational and has views: a place has a list of messages in modification order, and a thread may read any
+message that is not older than the thread's view of the place. A release attaches the view to the message, and an
+acquire adopts the view. A store may come before messages that its thread has not seen. So the writes and reads of a
+thread may take effect in another order than the program's, as on ARM. Left out: a read that takes effect after a later
+write of its own thread ("load buffering"). So the model does not notice if an order against such reads is missing. A
+race on a place that is not atomic is found by the lack of an order, whichever access comes first.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ ACQUIRES, RELEASES = {"acquire", "acq_rel", "seq_cst"}, {"release", "acq_rel", "
 
 
 class Step(NamedTuple):
-    """What a thread does next.
+    """The next action of a thread. Its ``kind``:
 
-    ``kind``: load, store, exchange, fence, lock, unlock; ``await``, a load in a loop that goes on at this value;
-    ``fence all``, a fence of all threads (membarrier); ``use``, an access that is not atomic: a race if another one is
-    not ordered before it; ``renew``, which frees a lock in the same way.
+    - load, store, exchange, fence, lock, unlock;
+    - ``await``, a load in a loop that ends at ``value``;
+    - ``fence all``, a fence of all threads (membarrier);
+    - ``use``, an access that is not atomic: a race if another access is not ordered before it;
+    - ``renew``, which frees a lock with such an access.
     """
 
     kind: str
@@ -41,11 +43,11 @@ class Message(NamedTuple):
     value: Any
     view: View
     follows: bool = False
-    """Whether it is of an exchange, and so stays next to the one that this has read."""
+    """Whether an exchange made the message, which then stays next to the message that the exchange has read."""
 
 
 class Thread(NamedTuple):
-    """What it was sent so far, and its views: of itself, of its next acquire fence, of its last release fence."""
+    """The values that a thread was sent, and its views: now, at its next acquire fence, at its last release fence."""
 
     sent: tuple[Any, ...]
     now: View
@@ -58,11 +60,11 @@ class State(NamedTuple):
     threads: tuple[Thread, ...]
     fences: View
     locks: tuple[tuple[int, View], ...]
-    """Of each place that is a lock: the thread that has it, -1 for none, and the view of the last one that had it."""
+    """For each place that is a lock: its holder, or -1, and the view of its last holder."""
 
 
 class Found(NamedTuple):
-    """``results``: those of the threads, for each way to the end. ``broken``: races, and waits without an end."""
+    """``results``: the threads' results, for each way to the end. ``broken``: races, and waits without an end."""
 
     results: set[tuple[Any, ...]]
     broken: set[str]
@@ -110,7 +112,7 @@ class Model:
         return Found(results, self.broken, len(seen))
 
     def next_of(self, number: int, sent: tuple[Any, ...]) -> tuple[Step | None, Any]:
-        """Return the step of a thread after it was sent this, or None and its result."""
+        """Return the step of a thread that was sent these values; at the thread's end, return None and the result."""
         key = number, sent
         if key not in self.following:
             running = self.programs[number]()
@@ -124,7 +126,7 @@ class Model:
         return self.following[key]
 
     def moves(self, state: State, number: int, step: Step) -> list[State]:
-        """Return the states that this step may lead to: none while it waits."""
+        """Return the states that may follow this step; no state while the step waits."""
         me = state.threads[number]
         at = self.places.get(step.place, -1)
         if step.kind in ("load", "await"):
@@ -149,7 +151,7 @@ class Model:
             return []
         return [getattr(self, step.kind.replace(" ", "_"))(state, number, step, at)]
 
-    # ---- what a step does
+    # ---- the effects of a step
 
     def with_thread(self, state: State, number: int, thread: Thread) -> State:
         return state._replace(threads=(*state.threads[:number], thread, *state.threads[number + 1 :]))
@@ -181,7 +183,7 @@ class Model:
         return state if read is not None else self.sent(state, number)
 
     def with_room(self, state: State, at: int, slot: int) -> State:
-        """Move the messages of a place from this one on."""
+        """Return the state with room for a message in ``slot``: the messages from there on move."""
         return State(
             tuple(
                 tuple(each._replace(view=moved(each.view, at, slot)) for each in messages) for messages in state.places
@@ -211,7 +213,7 @@ class Model:
         return self.sent(state._replace(threads=threads), number)
 
     def lock(self, state: State, number: int, step: Step, at: int) -> State:
-        """Acquire; ``place`` also stands for the memory of the lock, which ``renew`` writes."""
+        """Acquire a lock. The place is also the memory of the lock, which ``renew`` writes."""
         if state.threads[number].now[at] < len(state.places[at]) - 1:
             self.broken.add(f"race on {step.place}")
         me, seen = state.threads[number], state.locks[at][1]
@@ -225,7 +227,7 @@ class Model:
         return state._replace(locks=(*state.locks[:at], (holder, view), *state.locks[at + 1 :]))
 
     def use(self, state: State, number: int, step: Step, at: int) -> State:
-        """Access what is not atomic. Reads count as writes: no two threads of these protocols only read."""
+        """Access a place that is not atomic. Reads count as writes: no two threads of these protocols only read."""
         if state.threads[number].now[at] < len(state.places[at]) - 1:
             self.broken.add(f"race on {step.place}")
         return self.write(state, number, step, at, len(state.places[at]))

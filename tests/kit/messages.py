@@ -1,12 +1,13 @@
 """The messages of the package's source, and which of them the errors index lists.
 
-A message is the text of an error, in which … stands for each value that is put in. It is listed under the exception
-that a user can name. An error that only Dhaga sees has no text. By three rules a message is not listed:
+A message is the text of an error, with … for each inserted value. The index lists the message under an exception that
+a user can name. An error that only Dhaga sees has no text. Four kinds of messages are not listed:
 
-- Its exception is private, and derives from nothing but ``Exception``: Dhaga catches it.
-- The standard library raises the same text: it means the same here.
-- It is of the contract of gevent or eventlet (``dhaga.compat``), which describe their arguments. What these packages
-  have and Dhaga has not is listed. Or it is of libpq, which says the same where it waits itself.
+- The exception is private, and derives only from ``Exception``: Dhaga catches it.
+- The standard library raises the same text, with the same meaning.
+- The message belongs to the contract of gevent or eventlet (``dhaga.compat``), whose pages describe their arguments.
+  But messages about their features that Dhaga lacks are listed.
+- libpq has the same message for its own waits.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ COMMANDS = (
     "dhaga.__main__",
     *(f"dhaga.debug._remote.{each}" for each in ("client", "endpoint", "unix_socket", "loopback")),
 )
-"""Modules of the commands: the text of a private exception that they raise is the last line of a command."""
+"""Modules of the commands. A command prints the text of their private exceptions as its last line."""
 
 OF_LIBPQ = "dhaga.integrations._connect_timeout"
 
 OWN_OF_COMPAT = {"ImportError", "NotImplementedError", "RuntimeError", "ModuleNotFoundError"}
-"""Exceptions by which ``dhaga.compat`` says what differs from gevent and eventlet."""
+"""Exceptions of ``dhaga.compat`` that report differences from gevent and eventlet."""
 
 IGNORED = {"Exception", "BaseException"}
 
 
 class Message(NamedTuple):
-    """A message in the source: the heading that lists it, None for an internal one, its text, and its module."""
+    """A message in the source. ``heading``: the exception under which it is listed; None for an internal message."""
 
     heading: str | None
     text: str
@@ -46,7 +47,7 @@ class Message(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A module of the package; ``package``: whether it is the face of a package, ``__init__.py``."""
+    """A module of ``dhaga``. ``package``: whether the module is an ``__init__.py``."""
 
     name: str
     tree: ast.Module
@@ -78,7 +79,7 @@ def messages() -> tuple[Message, ...]:
 
 
 def listed(message: Message) -> bool:
-    """Return whether the index lists a message; the head of this module has the rules."""
+    """Return whether the index lists a message; see the docstring of this module."""
     if message.heading is None or in_standard_library(message.text):
         return False
     if message.module.startswith("dhaga.compat"):
@@ -90,7 +91,7 @@ def listed(message: Message) -> bool:
 
 
 def _raised(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield exception and text of each error that is raised, or returned by a function that makes errors."""
+    """Yield the exception and text of each error that is raised, or returned by a function that makes errors."""
     makers = _makers(tree)
     for node in ast.walk(tree):
         made = node.exc if isinstance(node, ast.Raise) else None
@@ -108,11 +109,11 @@ def _raised(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 HTTP_REFUSALS = {"bad", "too_large"}
-"""Functions that make a ``Refusal`` of a reason: its text is theirs."""
+"""Functions that make a ``Refusal`` with the text that is passed to them."""
 
 
 def _makers(tree: ast.AST) -> dict[str, str]:
-    """Return the functions of a module that make an error, or exit, with what they are annotated to return."""
+    """Return the functions of a module that make an error, or exit, with their annotated return types."""
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.returns is not None:
@@ -136,7 +137,7 @@ def _text_of(error: str, call: ast.Call, makers: dict[str, str]) -> Iterator[tup
 
 
 def template(node: ast.expr) -> str | None:
-    """Return a text with … for what is put in; None for what is no text."""
+    """Return the text of an expression, with … for inserted values; None if the expression is no text."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
@@ -151,7 +152,7 @@ def template(node: ast.expr) -> str | None:
 
 @cache
 def exceptions() -> dict[str, tuple[str, ...]]:
-    """Return the classes of the package with their bases, by name."""
+    """Return the bases of each exception class of the package, by the name of the class."""
     return {
         node.name: tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
         for source in sources()
@@ -166,7 +167,7 @@ def _derives_from_exception(name: str, bases: list[ast.expr]) -> bool:
 
 @cache
 def public_names() -> frozenset[str]:
-    """Return the names of classes that a public module defines, or that the face of a public package imports."""
+    """Return the names of classes that a public module defines, or that a public ``__init__.py`` imports."""
     names = set()
     for source in sources():
         for node in source.tree.body if "._" not in source.name else ():
@@ -210,7 +211,7 @@ def in_standard_library(text: str) -> bool:
 
 
 SHORT = 8
-"""Letters up to which a text may be found in a binary by chance."""
+"""Maximum length of a text that a binary may contain by chance."""
 
 MODULES = (
     *(
@@ -241,7 +242,7 @@ def _standard_texts() -> frozenset[str]:
 
 @cache
 def _standard_binaries() -> bytes:
-    """Return the interpreter, its library and the extension modules, one after the other."""
+    """Return the bytes of the interpreter, its library and the extension modules."""
     names = sysconfig.get_config_vars("LIBDIR", "LDLIBRARY")
     library = Path(*map(str, names))
     extensions = Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("*.so")

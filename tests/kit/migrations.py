@@ -1,4 +1,4 @@
-"""Texts that ``python -m dhaga migrate`` reads and rewrites, in memory; and programs before and after it, run."""
+"""Texts that ``python -m dhaga migrate`` rewrites in memory, and runs of programs before and after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.kit.scripts import PATIENCE, ROOT
 
 
 def module(text: str, file: str = "program.py") -> Module:
-    text = dedent(text) if text.startswith(" ") else text  # which would change line ends
+    text = dedent(text) if text.startswith(" ") else text  # dedent would change line ends
     return Module(Source(file, text, "utf-8"))
 
 
@@ -29,7 +29,7 @@ def uses(text: str) -> list[tuple[int, str]]:
 
 
 def rewriting(text: str, others: dict[str, str] | None = None, file: str = "program.py") -> Rewriting:
-    """Return what a rewriting makes of a text, in a tree with other files."""
+    """Return the rewriting of a text, in a tree with other files."""
     here = module(text, file)
     files = {file: here.source.text, **(others or {})}
     elsewhere = Elsewhere((name, content.encode()) for name, content in files.items())
@@ -41,7 +41,7 @@ def rewritten(text: str, others: dict[str, str] | None = None, file: str = "prog
 
 
 def reasons(text: str, others: dict[str, str] | None = None) -> list[str]:
-    """Return why uses of a text are left, imports aside, in the order of the lines."""
+    """Return the reasons why uses in a text are left unchanged, except imports, in the order of the lines."""
     done = rewriting(text, others)
     return [done.left[use.node] for use in done.module.uses if use.kind != "import" and use.node in done.left]
 
@@ -69,7 +69,7 @@ print(json.dumps(printed))
 
 
 def outputs(texts: Iterable[str], folder: Path, *options: str) -> list[str]:
-    """Return what each of some programs prints, run in one process by ``python -m dhaga``."""
+    """Return the output of each program. One process of ``python -m dhaga`` runs all of them."""
     (folder / "cases.json").write_text(json.dumps(list(texts)))
     (folder / "driver.py").write_text(DRIVER)
     command = [sys.executable, "-m", "dhaga", *options, "driver.py", "cases.json"]

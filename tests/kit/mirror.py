@@ -1,4 +1,4 @@
-"""Which files of tests/ test a module of dhaga/.
+"""Finds the files of tests/ that test a module of dhaga/.
 
 tests/ mirrors dhaga/. The district of a module is the first folder below dhaga/. ``dhaga/x/_y/z.py`` is tested by
 ``tests/x/test_z*.py`` or ``tests/x/_y/test_z*.py``; a face, ``dhaga/x.py`` or ``dhaga/x/__init__.py``, by
@@ -20,13 +20,14 @@ FOLDERS = {path.parent for path in MODULES}
 FILES = sorted(
     path.relative_to(ROOT / "tests") for folder in FOLDERS for path in (ROOT / "tests" / folder).glob("test_*.py")
 )
-"""Of tests; what is in other folders (scenarios, kit, examples, benchmarks, …) is of no single module."""
+"""The test files. Those in other folders (scenarios, kit, examples, benchmarks, …) test no single module."""
 
 SCENARIOS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests/scenarios").glob("test_*.py"))
 
 WITHOUT_TESTS = {
     "_cli/top_terminal.py": "shown by tests/_cli/test_top.py",
     "_cli/top_table.py": "drawn by tests/_cli/test_top.py and test_top_screen.py",
+    "_kernel/api.py": "by test_microthread.py, test_waiter.py and test_current.py: spawn, park and current",
     "_kernel/run/scheduler_state.py": "slots and their first values: by test_scheduler.py",
     "_kernel/process/preemption_events.py": "by test_preemption.py: they end the turns there",
     "_kernel/process/victims.py": "by test_testing.py: its functions use them",
@@ -41,7 +42,6 @@ WITHOUT_TESTS = {
     "_sync/active_threads.py": "by test_thread_legacy.py and tests/test_threading.py",
     "_sync/thread_attributes.py": "by tests/test_threading.py",
     "_sync/queue_items.py": "by tests/test_queue.py",
-    "_sync/queue_conditions.py": "by tests/test_queue.py",
     "monkey/_sitecustomize/sitecustomize.py": "run by tests/monkey/test_early.py",
     "monkey/_standard_bases.py": "by tests/monkey/test_standard_names.py: the Barrier of multiprocessing",
     "_kernel/hooks.py": "a table of names; each hook is called in the tests of its listener",
@@ -50,6 +50,7 @@ WITHOUT_TESTS = {
     "_iowait/socket_sendfile.py": "by tests/test_socket_stream.py, which sends files",
     "_iowait/tls_waits.py": "by tests/test_ssl.py and test_ssl_trouble.py",
     "_workers/future.py": "by tests/test_futures.py: its face, dhaga.futures, exports it",
+    "aio/_task_session.py": "by tests/aio/test_async_with.py and test_async_for.py",
     "aio/_sqlalchemy.py": "by tests/scenarios/test_asyncio_libraries.py, with the real SQLAlchemy",
     "compat/_shared/body_file.py": "by test_http_input.py and test_wsgi_input_gevent.py",
     "compat/_shared/delayed_start.py": "by test_greenlet_gevent.py and test_greenthread.py",
@@ -97,7 +98,6 @@ WITHOUT_TESTS = {
     "simulation/network/_link.py": "by test_network.py: what programs see of it",
     "simulation/network/_listening.py": "by test_network.py: what programs see of it",
     "simulation/network/_partition.py": "by test_network.py: what programs see of it",
-    "simulation/network/_ports.py": "by test_network.py: what programs see of them",
     "simulation/network/_wire.py": "by test_network.py: what programs see of it",
     "_kernel/outside.py": "by tests/simulation/test_standard.py: a simulation sets nothing else of Dhaga",
     "simulation/_schedule/source_line.py": "by test_report.py and test_points.py: what a report shows of a line",
@@ -120,12 +120,12 @@ WITHOUT_TESTS = {
     "debug/_remote/unix_socket.py": "by test_client.py and test_socket_path.py: who may ask, and who is asked",
     "debug/_helper_thread.py": "by tests/debug/test_thread_server.py and test_watchdog.py, whose threads these are",
 }
-"""Modules that tests of another name exercise, and which: each ``test_x.py`` in the text is one of these."""
+"""Modules that test files with other names exercise. Each ``test_x.py`` in a text is one of these files."""
 
 
 @cache
 def names_of(module: Path) -> set[tuple[str, str]]:
-    """Return the folder below tests/ and the beginning of the name, of each file that may test a module."""
+    """Return, for the files that may test a module, their folders below tests/ and the beginnings of their names."""
     district = module.parts[0] if len(module.parts) > 1 else "."
     if module.name != "__init__.py":
         return {(folder, module.stem.strip("_")) for folder in (district, str(module.parent))}
@@ -140,7 +140,7 @@ def is_named_so(file: Path, names: set[tuple[str, str]]) -> bool:
 
 @cache
 def place_of(file: Path) -> tuple[str, str]:
-    """Return the folder of a file below tests/, and its subject with an underscore at its end."""
+    """Return a file's folder below tests/, and the file's subject followed by an underscore."""
     return str(file.parent), f"{file.stem.removeprefix('test_')}_"
 
 

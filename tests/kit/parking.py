@@ -1,4 +1,4 @@
-"""What the tests of primitives share: dhagas parked one after the other, victims for ``cancel_at_every_park``."""
+"""Code shared by the tests of primitives: dhagas that park in order, and victims for ``cancel_at_every_park``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dhaga.testing import settle
 
 
 def parked(fn: Callable[..., Any], *args: Any, name: str | None = None, **kwargs: Any) -> dhaga.Dhaga:
-    """Spawn a dhaga and return once it is parked or done: so that several park in the order of their calls."""
+    """Spawn a dhaga and return once it is parked or done, so that several dhagas park in the order of the calls."""
     d = dhaga.spawn(fn, *args, name=name, **kwargs)
     settle()
     return d
 
 
 def victim(fn: Callable[..., object], *args: Any) -> dhaga.Dhaga:
-    """Spawn a dhaga that may end by a cancel or a timeout, silently, and by no other error."""
+    """Spawn a dhaga that may end silently with a cancel or a timeout, but with no other error."""
     return dhaga.spawn(bears_timeout, fn, *args, name="victim")
 
 

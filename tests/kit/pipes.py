@@ -10,7 +10,7 @@ from dhaga import os
 
 
 class Pipe:
-    """A pipe, and what is left of it closed in the end."""
+    """A pipe, with a list of its open ends."""
 
     def __init__(self) -> None:
         self.reader, self.writer = standard.pipe()
@@ -21,7 +21,7 @@ class Pipe:
         os.close(end)
 
     def fill(self) -> int:
-        """Write until no more fits. Returns: how much."""
+        """Write until no more fits. Returns: the number of bytes."""
         standard.set_blocking(self.writer, False)
         written = 0
         with contextlib.suppress(BlockingIOError):
@@ -36,7 +36,7 @@ def ended(status: int) -> int:
 
 
 def piped() -> Iterator[Pipe]:
-    """Give a pipe to a fixture, and close what is left of it."""
+    """Yield a pipe to a fixture, then close the ends that are still open."""
     found = Pipe()
     yield found
     for end in found.ends:

@@ -1,4 +1,4 @@
-"""What the tests of pollers and of watches share."""
+"""Code shared by the tests of pollers and of fd watches."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from dhaga.futures import CancelledError, Future
 from dhaga.pool import Pool
 
 MANY_SIMULATED = 20
-"""Calls that take the place of many in a simulation, where each one has a thousand lines to be interrupted at."""
+"""Number of calls in a simulation, instead of many: each call may be interrupted at a thousand lines."""
 
 
 def many(calls: int) -> int:
@@ -26,6 +26,6 @@ def outcome(future: Future[Any]) -> BaseException | None:
 
 
 def pooled() -> Iterator[Pool]:
-    """Give a pool to a fixture."""
+    """Yield a pool to a fixture."""
     with Pool(2, 8) as pool:
         yield pool

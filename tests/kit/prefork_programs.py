@@ -1,4 +1,4 @@
-"""Programs that serve by several processes, for tests: what they log is waited for, line by line."""
+"""Programs that serve with several processes. Tests wait for the lines that the programs log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.kit.scripts import PATIENCE, ROOT
 
 
 class Running:
-    """A master that was started, with what it has logged so far; at the end of the block it is killed, with all.
+    """A running master and its log so far. At the end of the block, the master and its workers are killed.
 
     ``command``: a program with its arguments, or options of this Python.
     """
@@ -57,7 +57,7 @@ class Running:
             pipe.close()
 
     def line(self) -> str | None:
-        """Return the next line of the log; None at its end, when nobody is left who could write."""
+        """Return the next line of the log; None once all processes that could write have ended."""
         deadline = time.monotonic() + PATIENCE
         while b"\n" not in self.rest:
             assert self.selector.select(deadline - time.monotonic()), "nothing more is logged"
@@ -71,7 +71,7 @@ class Running:
         return self.log[-1]
 
     def wait_for(self, pattern: str, times: int = 1) -> list[str]:
-        """Wait until a pattern has come in the log so many times; return what its group has matched each time."""
+        """Wait until the log has matched a pattern ``times`` times. Returns: the group's text of each match."""
         found: list[str] = []
         while len(found) < times:
             line = self.line()
@@ -102,7 +102,7 @@ class Running:
         return socket.create_connection((host, int(port)), timeout=PATIENCE)
 
     def ask(self, question: bytes = b"?") -> bytes:
-        """Return the answer over a connection of its own. Raises: OSError if it ends without one."""
+        """Send a question over a new connection, and return the answer. Raises: OSError if there is no answer."""
         with self.client() as sock:
             sock.sendall(question)
             answer = sock.recv(1000)
@@ -117,7 +117,7 @@ class Running:
 
 
 class Load:
-    """Ask again and again, in some threads, until the end of a block; each answer, or error, is counted."""
+    """Threads that call ``ask`` again and again until the end of the block. Answers and errors are kept."""
 
     def __init__(self, ask: Any, threads: int = 2) -> None:
         self.ask = ask
@@ -144,10 +144,11 @@ class Load:
             thread.join()
 
 
-# ---- masters that are programs
+# ---- programs of masters
 
 PROGRAM = """
 import logging, sys
+from math import inf
 from dhaga.servers._prefork import Master
 from dhaga.servers import TCPServer
 
@@ -190,7 +191,7 @@ def version(number: int | str) -> str:
 
 
 def wait_within(running: Running) -> socket.socket:
-    """Return a connection whose handler waits for more."""
+    """Return a connection whose handler waits for the next message."""
     sock = running.client()
     sock.sendall(b"wait")
     assert sock.recv(100) == b"waiting"

@@ -1,4 +1,4 @@
-"""Modules written for a test, which it imports into worlds of their own: see ``dhaga.monkey._private_imports``."""
+"""Modules that a test writes and imports privately: see ``dhaga.monkey._private_imports``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Write = Callable[..., None]
 
 @contextlib.contextmanager
 def written(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Give a function that writes modules, by path or name, where they can be imported.
+    """Yield a function that writes importable modules, given by path or name.
 
-    In the end those that were imported publicly are forgotten, and nobody has left a hook.
+    At the end, publicly imported modules ``try_…`` are removed. Raises: AssertionError if an import hook is left.
     """
     monkeypatch.syspath_prepend(folder)
     hook, modules = builtins.__import__, set(sys.modules)
@@ -42,5 +42,5 @@ def written(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[W
 
 
 def private(module: str, *names: str) -> ModuleType:
-    """Import a module into a world of its own, of these packages or of its own."""
+    """Return a new private import of a module. ``names``: the private packages, by default only the module."""
     return patched_imports(*names or [module]).import_module(module)

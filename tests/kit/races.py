@@ -1,4 +1,4 @@
-"""Twenty small programs of threads, each with a classic race. Run in order they pass; some schedules break them."""
+"""Twenty small programs of threads, each with a classic race. They pass in FIFO order, and fail in some schedules."""
 
 from __future__ import annotations
 
@@ -373,7 +373,7 @@ def used_after_close() -> None:
 
 @race
 def lease_expired() -> None:
-    """A lock with a lease: the holder checks that it is still valid, and then takes longer than that."""
+    """A lock with a lease of 1 s: the holder sleeps for 0.9 s, but may continue after the end of the lease."""
     lease_until = 0.0
     owner: list[str] = []
 

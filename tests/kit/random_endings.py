@@ -1,17 +1,17 @@
-"""Random programs of signals, forks, pipes and exits, which come to the same on threads and on dhagas.
+"""Random programs of signals, forks, pipes and exits, with the same results on threads and on dhagas.
 
-Run: ``PYTHONPATH=. python tests/kit/random_endings.py FIRST COUNT`` and the same by ``python -m dhaga``. A program is
-drawn from a seed and runs in a forked child. Its main code takes steps, each of which waits for all that it has begun:
+Run: ``PYTHONPATH=. python tests/kit/random_endings.py FIRST COUNT`` and the same with ``python -m dhaga``. A program is
+drawn from a seed and runs in a forked child. Its main code makes steps, and waits for everything that a step starts:
 
-- *signal*: a handler ends a wait of main code, at once, by a thread or by an error; the signal comes from main code, a
-  thread, a timer or a forked child;
-- *blocked*: a blocked signal is taken by ``sigwait``, or handled once it is no longer blocked;
-- *fork*: in main code or in a thread; the child runs threads, sends by a pipe, and exits, is killed, or leaves at once;
-- *thread*: a thread ends by an error, by ``sys.exit``, or has another one end;
-- *command*: data that are larger than a pipe go through a process.
+- *signal*: a handler ends a wait of main code: at once, with a thread, or with an error. The signal comes from main
+  code, a thread, a timer or a forked child;
+- *blocked*: ``sigwait`` receives a blocked signal, or a handler runs once the signal is unblocked;
+- *fork*: in main code or in a thread; the child runs threads, writes to a pipe, and exits, is killed or leaves at once;
+- *thread*: a thread ends with an error or a SystemExit, or it starts another thread;
+- *command*: data that may be larger than a pipe go through a process.
 
-Then it ends, in one of the ways in which programs end, with exit handlers, daemons, and threads that are still alive.
-Printed are, by seed, the lines told, the errors in stderr, and the exit status.
+Then the program ends in a random way, with exit handlers, daemons, and threads that are still alive. The results of all
+seeds are printed: the lines that the program wrote, the errors in its stderr, and its exit status.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from tests.kit.gates import GATES, PAUSE, REENTRANT, Gate, flag, lock, senders
 
 STEPS = 4
 PATIENCE = 20.0
-"""Seconds after which a program hangs."""
+"""Number of seconds after which a program counts as hung."""
 
 ERROR = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Interrupt|Struck|Exit)\b.*)$", re.MULTILINE)
 
 
 class Struck(Exception):
-    """The error of a signal handler."""
+    """Raised by a signal handler."""
 
 
 def tell(*words: object) -> None:
@@ -57,7 +57,7 @@ NUMBERS = signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGTERM
 
 
 def signalled(draw: random.Random) -> str:
-    """End a wait by a handler."""
+    """End a wait with a signal handler."""
     number, act = draw.choice(NUMBERS), draw.choice(("end", "thread", "raise"))
     sender = draw.choice([*senders(number)])
     gate = draw.choice(REENTRANT if act == "end" else GATES)()
@@ -89,11 +89,11 @@ def signalled(draw: random.Random) -> str:
 
 
 BLOCKED = signal.SIGRTMIN
-"""A signal that all threads of a program block: else one that does not would get it."""
+"""A signal that all threads of a program block. A thread that did not block it would get it."""
 
 
 def blocked(draw: random.Random) -> str:
-    """Take a blocked signal, or let it in."""
+    """Receive a blocked signal, or unblock it for its handler."""
     take = draw.choice((signal.sigwait, signal.sigwaitinfo, None))
     sender = draw.choice(("thread", "thread to main", "child", "kill")) if take else "kill"
     got: list[int] = []
@@ -152,7 +152,7 @@ def forked(draw: random.Random) -> str:
 
 
 def run_child(writer: int, size: int, threads: int) -> None:
-    """Have some threads add up, in a forked child, and send as much."""
+    """Run threads in a forked child, and write ``size`` bytes and one byte for each thread."""
     sums: list[int] = []
     adding = [threading.Thread(target=lambda: (time.sleep(0.001), sums.append(1))) for _ in range(threads)]
     for each in adding:
@@ -164,7 +164,7 @@ def run_child(writer: int, size: int, threads: int) -> None:
 
 
 def threaded(draw: random.Random) -> str:
-    """End a thread by an error, or as it likes."""
+    """End a thread with an error, with SystemExit, or by returning."""
     end = draw.choice(("error", "exit", "chain"))
     gate = draw.choice(GATES)()
 
@@ -210,7 +210,7 @@ KINDS = signalled, signalled, signalled, blocked, forked, forked, threaded, comm
 
 
 class Daemon:
-    """A daemon thread that answers; ``atexit`` handlers flush through one."""
+    """A daemon thread that answers queries. The exit handler ``flush`` queries it."""
 
     def __init__(self) -> None:
         self.asked: queue.Queue[int] = queue.Queue()
@@ -227,7 +227,7 @@ class Daemon:
             tell("the daemon was ended")
 
     def flush(self) -> None:
-        if os.getpid() != self.pid:  # a child has the exit handlers, and no thread to answer
+        if os.getpid() != self.pid:  # a forked child has the exit handlers, but not the thread
             return
         self.asked.put(21)
         tell("flushed", self.answers.get(), self.thread.is_alive())
@@ -265,7 +265,7 @@ def exit_handlers(daemon: Daemon) -> dict[str, Callable[[], Any]]:
 
 
 def left_behind(draw: random.Random) -> None:
-    """Leave threads that end after main code does."""
+    """Leave threads that end after main code."""
     kind = draw.choice(("nothing", "chain", "timer", "executor"))
 
     def last(before: threading.Thread, number: int) -> None:
@@ -333,7 +333,7 @@ TOLD = [0, 0]
 
 
 def start(seed: int) -> tuple[int, int, int]:
-    """Fork a child for a program. Returns, in the parent: its pid, and where its lines and errors come; else pid 0."""
+    """Fork a child for a program. Returns: its PID and the fds of its lines and errors; zeros in the child."""
     TOLD[:] = os.pipe()
     errors = os.pipe()
     pid = os.fork()
@@ -348,7 +348,7 @@ def start(seed: int) -> tuple[int, int, int]:
 
 
 def outcome_of(pid: int, *readers: int) -> list[Any]:
-    """Wait for a program. Returns: the lines told, the errors, the status."""
+    """Wait for a program. Returns: its lines, its errors and its exit status."""
     texts = dict.fromkeys(readers, b"")
     deadline = time.monotonic() + PATIENCE
     left, hangs = set(readers), False

@@ -1,14 +1,14 @@
-"""Random programs of threads, locks, queues and conditions, whose result is the same however the threads take turns.
+"""Random programs of threads, locks, queues and conditions, whose results do not depend on the threads' order.
 
-A program is drawn from a seed and run on any kind of threads: the standard's, or dhagas. It has phases, which a barrier
-divides. In each phase every thread has a job of the same kind:
+A program is drawn from a seed, and runs on standard threads or on dhagas. It has phases, which a barrier separates. In
+each phase, all threads have a job of the same kind:
 
-- *add* to shared counters, by a read and a later write, with the counters' locks held in ascending order;
-- *produce* for a bounded queue, or *consume* from it: what all have taken is added up;
-- *take turns* in a drawn order, by one condition: each writes its number into the log;
-- *pass a gate* of a semaphore, and note whether too many were inside;
-- *pipe* data that is larger than a pipe, by bare fds and unbuffered files: what was told and what came is noted, and
-  whether the writes to a reader that leaves came to fail.
+- *add* to shared counters, with a read and a later write, while the counters' locks are held in ascending order;
+- *trade*: put items into a bounded queue, or get items from it; the items of all getters are added up;
+- *take turns* in a random order, with one condition: each thread writes its number into the log;
+- *pass a gate* of a semaphore, and note whether too many threads were inside;
+- *pipe* data that may be larger than a pipe, through bare fds and unbuffered files: the results of the writes and the
+  number of received bytes are noted, and the error of the writes to a reader that leaves.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ THREADS = 4
 PHASES = 5
 COUNTERS = 3
 WIDTH = 2
-"""How many the gate admits."""
+"""Number of threads that the gate admits."""
 
 Job = tuple[Any, ...]
 
 
 @dataclass
 class Result:
-    """What a program comes to."""
+    """The result of a program."""
 
     counters: list[int] = field(default_factory=lambda: [0] * COUNTERS)
     consumed: int = 0
@@ -70,7 +70,7 @@ def visits(draw: random.Random) -> list[Job]:
 
 
 def pipings(draw: random.Random) -> list[Job]:
-    """Two writers, each with a reader: of all that is written, or of nothing, as it leaves at once."""
+    """Return the jobs of two writers and their readers. A reader reads everything, or leaves at once."""
     jobs: list[Job] = []
     for pair in range(2):
         by_file, leaves = draw.random() < 0.5, draw.random() < 0.3
@@ -90,7 +90,7 @@ JOBS: dict[str, Callable[[random.Random], list[Job]]] = {
 
 
 class Program:
-    """A drawn program on the threads, locks and queues of two modules; ``locked``: whether it uses its locks."""
+    """A drawn program, with the threads, locks and queues of two modules. ``locked``: whether its locks are real."""
 
     def __init__(self, seed: int, threading: Any, queue: Any, os: Any, locked: bool = True) -> None:
         self.os = os
@@ -104,7 +104,7 @@ class Program:
         self.turned = threading.Condition()
         self.gate = threading.Semaphore(WIDTH)
         self.inside = 0
-        # For each phase: how many turns have been taken, and what is offered.
+        # For each phase: the number of turns taken, and the queue of offered items.
         self.taken = [0] * PHASES
         self.offered = [queue.Queue(2) for _ in range(PHASES)]
 
@@ -165,7 +165,7 @@ class Program:
                 while order[self.taken[phase]] != me:
                     self.turned.wait()
                 self.result.log.append(me)
-                # The last turn is followed by nobody's.
+                # The last turn has no successor.
                 self.taken[phase] = min(self.taken[phase] + 1, len(order) - 1)
                 self.turned.notify_all()
 
@@ -185,7 +185,7 @@ class Program:
             with self.os.fdopen(writer, "wb", 0) as file:
                 write = file.write if by_file else lambda data: self.os.write(writer, data)
                 told = [said(write, bytes(size)) for size in what]
-                # No two runs agree on what the pipe has taken before its reader leaves.
+                # The number of bytes in the pipe before its reader leaves differs between runs.
                 while side != "write" and told[-1] != "BrokenPipeError":
                     told = [said(write, bytes(what[0]))]
             self.result.piped.append(f"told {told if side == 'write' else told[-1]}")
@@ -201,7 +201,7 @@ class Program:
 
 
 def said(call: Callable[..., object], *args: object) -> str:
-    """Return what came of a call: its value, or the name of its error."""
+    """Return the outcome of a call: its value, or the name of its error."""
     try:
         return repr(call(*args))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the tests of scopes share."""
+"""Code shared by the tests of scopes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dhaga import Cancelled
 
 
 def works(seconds: float, trace: list[Any], error: BaseException | None = None) -> float:
-    """Sleep, then fail or return; leave a word in the trace in any case."""
+    """Sleep, then raise ``error`` or return. The trace gets an entry for a return or a cancel."""
     try:
         dhaga.sleep(seconds)
         if error is not None:
@@ -26,7 +26,7 @@ def works(seconds: float, trace: list[Any], error: BaseException | None = None) 
 
 
 def errors_in(block: Callable[[], object]) -> list[BaseException]:
-    """Return what comes out of a block in a group, which must be of the least general kind."""
+    """Return the errors of the group that a block raises: an ExceptionGroup if all errors are Exceptions."""
     try:
         block()
     except BaseExceptionGroup as group:

@@ -1,4 +1,4 @@
-"""The ways to wait for several fds, by one name."""
+"""The calls that wait for several fds, as functions with the same parameters."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def hold(sock: Any, peer: Any) -> None:
 
 @contextlib.contextmanager
 def serving(handler: Callable[..., object] = echo, address: Any = LOCAL, **options: Any) -> Iterator[TCPServer]:
-    """A server that is stopped without grace."""
+    """Yield a server, which is stopped without grace."""
     server = TCPServer(handler, address, **options).start()
     try:
         yield server

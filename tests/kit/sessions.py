@@ -1,4 +1,4 @@
-"""What the tests of sessions share."""
+"""Code shared by the tests of sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def socket_of(response: standard.Response) -> Any:
 
 
 def get_all(session: Session, url: str, count: int) -> list[Any]:
-    """Ask for one page from many dhagas at once."""
+    """Request one page from ``count`` dhagas at once."""
     asking = [dhaga.spawn(session.get, url) for _ in range(count)]
     return [each.result() for each in asking]
 

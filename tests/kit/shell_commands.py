@@ -1,4 +1,4 @@
-"""The commands of a text for the shell, and what can be said of each without running it."""
+"""The commands of a shell text, and checks of a command that do not run it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ASSIGNED = re.compile(r"([A-Z_]+)=")
 OUR_NAME = re.compile(r"dhaga(?:\.\w+)+(?::\w+)?")
 SEPARATORS = re.compile(r"[;&|()<>]+")
 STAND_INS = {"PID": "1", "$!": "1", "fd://3": ":8000"}
-"""What a page writes for a value that only the reader's machine has, and a value that is valid here."""
+"""Placeholders on pages for values of the reader's machine, each with a value that is valid here."""
 
 
 class NoProgram(Exception):
-    """What ``python -m dhaga`` says of a wrong command line, without the imports of the module that runs programs."""
+    """Raised for a wrong command line. The class in the module that runs programs would need more imports."""
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each simple command, without redirections; what it puts in by ``$(…)`` is a command too."""
+    """Yield the words of each simple command, also of those in ``$(…)``. A redirection's target counts as a command."""
     for line in text.replace("\\\n", " ").splitlines():
         for inner in re.findall(r"\$\(([^()]*)\)", line):
             yield from commands(inner)
@@ -67,7 +67,7 @@ def check_command(words: list[str]) -> None:
 
 
 def is_python(words: list[str]) -> bool:
-    """Tell a command that runs a module by its name."""
+    """Return whether a command is ``python -m`` with a module's name."""
     return len(words) > 2 and os.path.basename(words[0]) == "python" and words[1] == "-m"
 
 
@@ -94,7 +94,7 @@ def check_module(module: str, arguments: list[str]) -> None:
 
 
 def check_gunicorn(arguments: list[str]) -> None:
-    """Have gunicorn's own parser read its options, if it is installed."""
+    """Parse the options with gunicorn's own parser, if gunicorn is installed."""
     with contextlib.suppress(ModuleNotFoundError):
         from gunicorn.config import Config
 
@@ -105,7 +105,7 @@ def check_gunicorn(arguments: list[str]) -> None:
 
 
 def check_dhaga(arguments: list[str]) -> None:
-    """Parse as ``python -m dhaga`` does; of a program that it runs, only what it is named by."""
+    """Parse arguments as ``python -m dhaga`` does. If they run a program, check only the program's name."""
     first, *rest = arguments = [STAND_INS.get(word, word) for word in arguments]
     if first in COMMANDS:
         parse_command(first, rest)
@@ -141,7 +141,7 @@ def parse_command(command: str, arguments: list[str]) -> None:
 
 
 def parsed(parser: Any, arguments: list[str]) -> None:
-    """Parse. Raises: AssertionError with what the parser prints."""
+    """Parse arguments. Raises: AssertionError with the parser's output."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
@@ -151,7 +151,7 @@ def parsed(parser: Any, arguments: list[str]) -> None:
 
 
 def check_mentioned(text: str) -> None:
-    """Check a command that a sentence mentions: its options, as operands are often left out there."""
+    """Check the options of a command in a sentence, because operands are often left out there."""
     for words in commands(text):
         if is_python(words) and words[2] == "dhaga" and len(words) > 3:
             check_mentioned_dhaga(words[3:])

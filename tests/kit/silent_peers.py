@@ -1,8 +1,8 @@
-"""The time limits that libraries keep themselves, each tried against a silent peer: run plain and patched, one answer.
+"""Timeouts of libraries, each tested with a silent peer: a plain and a patched run must print the same.
 
 Run: ``python tests/kit/silent_peers.py`` and ``python -m dhaga tests/kit/silent_peers.py``. A case is an option of a
-library that ends a wait. It says what came of the call, and whether it ended before its time. Libraries and services
-that are absent are left out.
+library that ends a wait. The program prints the outcome of each call, and whether the call ended too early. Missing
+libraries and services are left out.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ SECONDS = 0.05
 TIMEVAL = struct.pack("ll", 0, 50_000)
 POSTGRES = os.environ.get("DHAGA_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
 kept: list[Any] = []
-"""What must live until the end: peers, locks, transactions."""
+"""Objects that must live until the end: peers, locks, transactions."""
 
 Calls = Iterator[tuple[str, Callable[[], Any]]]
 
 
 def silent() -> tuple[str, int]:
-    """Return the address of a server that accepts connections and says nothing."""
+    """Return the address of a server that accepts connections and sends nothing."""
     kept.append(socket.create_server(("127.0.0.1", 0)))
     address: tuple[str, int] = kept[-1].getsockname()
     return address
 
 
 def full() -> tuple[str, int]:
-    """Return the address of a server that does not accept."""
+    """Return the address of a server that accepts no connection."""
     address: tuple[str, int] = full_listener().getsockname()
     return address
 
 
 def quiet_pair(option: int | None = None) -> socket.socket:
-    """Return a socket whose peer says and reads nothing, with a limit of the operating system."""
+    """Return a socket whose peer neither sends nor reads. ``option``: a socket timeout to set, such as SO_RCVTIMEO."""
     one, other = socket.socketpair()
     kept.extend((one, other))
     if option is not None:
@@ -63,7 +63,7 @@ def quiet_pair(option: int | None = None) -> socket.socket:
 
 
 def within(call: Callable[[], Any], seconds: float = SECONDS) -> str:
-    """Return what came of a call, and whether it ended too early: before its limit, or at once."""
+    """Return the outcome of a call, and whether the call ended too early: well before its limit."""
     began = time.monotonic()
     outcome = said(call).partition(" (")[0]
     return f"{outcome}, too early" if time.monotonic() - began < seconds * 0.9 else outcome
@@ -128,13 +128,13 @@ def polled(sock: socket.socket, seconds: float) -> Any:
 
 
 def tls() -> Calls:
-    """The standard ``ssl`` tries again after SO_RCVTIMEO and SO_SNDTIMEO: the peers are late instead of silent."""
+    """Yield the cases of TLS. After SO_RCVTIMEO or SO_SNDTIMEO, ``ssl`` tries again: the peers are late, not silent."""
     client, server = ssl.create_default_context(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     certificate().configure_cert(server)
 
     def connected(option: int, late: Callable[[Any], Any], early: bool = True) -> Any:
-        """Connect; ``late`` is what the peer does after thrice the limit, and before that, if not ``early``, TLS."""
+        """Connect. The peer calls ``late`` after three limits; unless ``early``, its handshake is as late."""
         one, other = socket.socketpair()
 
         def serve() -> None:
@@ -363,7 +363,7 @@ def zeromq() -> Calls:
         return found.poll(50)
 
     def lingering() -> Any:
-        """End a context with a message for a peer that is not there."""
+        """End a context that has a message for an absent peer."""
         own = zmq.Context()
         sock = own.socket(zmq.PUSH)
         sock.linger = 50

@@ -1,10 +1,11 @@
-"""Tests under drawn schedules: ``pytest --dhaga-simulated SEEDS``, or ``make test-simulated``.
+"""Tests under random schedules: ``pytest --dhaga-simulated SEEDS``, or ``make test-simulated``.
 
-Each test runs with its fixtures in a simulation, by that number of seeds, each in a process of its own. What are OS
-threads in the test are dhagas there, and the code of Dhaga that OS threads share is interrupted between its lines
-(``tests/kit/simulated_threads.py``). With ``DHAGA_PURE=1`` no compiled function hides such lines.
+Each test runs with its fixtures in simulations with SEEDS seeds, each in its own process. OS threads of the test are
+dhagas there, and the code of Dhaga that OS threads share is interrupted between its lines
+(``tests/kit/simulated_threads.py``). With ``DHAGA_PURE=1``, no compiled function hides such lines.
 
-``not_simulated.toml`` lists the tests that cannot run so, by reason. A listed one must fail by one of ``LISTED_SEEDS``.
+``not_simulated.toml`` lists the tests that cannot run in a simulation, by reason. A listed test must fail with one of
+the first ``LISTED_SEEDS`` seeds.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from tests.kit.simulated_threads import SETTINGS, interrupt_shared_code, replace
 LISTED = Path(__file__).with_name("not_simulated.toml")
 
 LISTED_SEEDS = 100
-"""The most seeds by which a listed test runs before it counts as one that passes."""
+"""Maximum number of seeds for a listed test. A listed test that passes with all of them is an error."""
 
 REAL_SECONDS = 60.0
-"""Seconds that a run may take, on a busy machine."""
+"""Maximum number of seconds of a run; the machine may be busy."""
 
 LISTED_REAL_SECONDS = 2.0
-"""The same for a listed test: one that blocks the only OS thread never ends."""
+"""The same for a listed test, which may block the only OS thread for ever."""
 
 
 def listed_reasons() -> dict[str, str]:
@@ -41,11 +42,11 @@ def listed_reasons() -> dict[str, str]:
 
 
 class Failed(Exception):
-    """A test has failed in a simulation; the text is its report."""
+    """Raised if a test fails in a simulation; the text is the report."""
 
 
 class Simulated:
-    """The pytest plugin. ``seeds``: the number of seeds for each test; ``reasons``: of listed tests."""
+    """The pytest plugin. ``seeds``: number of seeds for each test; ``reasons``: the reason for each listed test."""
 
     def __init__(self, seeds: int, reasons: dict[str, str]) -> None:
         self.seeds = seeds
@@ -54,13 +55,13 @@ class Simulated:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-        """Put a SimulatedTest in the place of each test. Raises: UsageError for a listed one that does not exist."""
+        """Replace each test with a SimulatedTest. Raises: UsageError for a listed test that does not exist."""
         if not any("::" in argument for argument in config.args):
             files = {item.nodeid.partition("::")[0] for item in items}
             known = {name for item in items for name in names_of(item)}
             if gone := {each for each in self.reasons if each.partition("::")[0] in files} - known:
                 raise pytest.UsageError(f"{LISTED.name} lists tests that do not exist: {', '.join(sorted(gone))}")
-        yield  # others mark tests, and deselect some
+        yield  # other plugins mark and deselect tests
         items[:] = [
             SimulatedTest.from_parent(item.parent, name=item.name, test=item, plugin=self)
             for item in items
@@ -75,7 +76,7 @@ class Simulated:
 
 
 def names_of(item: pytest.Item) -> tuple[str, str]:
-    """Return the names by which a test may be listed: its own, and that of all its parameters."""
+    """Return the names under which a test may be listed: its own name, and its name without parameters."""
     return item.nodeid, item.nodeid.partition("[")[0]
 
 
@@ -91,7 +92,7 @@ class SimulatedTest(pytest.Item):
         self.keywords.update(test.keywords)
 
     def runtest(self) -> None:
-        # Its timer is a thread, which no forked process has: a failing test would wait there for its end.
+        # The timer is a thread, which a forked process lacks: a failing test would wait there for the thread's end.
         faulthandler.cancel_dump_traceback_later()
         if self.reason is None:
             self.must_pass()
@@ -120,7 +121,7 @@ class SimulatedTest(pytest.Item):
 def run_with_fixtures(test: pytest.Function) -> None:
     """Run a test with its fixtures. Raises: AssertionError with the text of its failure."""
     simulate_schedulers()
-    test.session._setupstate.teardown_exact(None)  # the SimulatedTest in whose place it is
+    test.session._setupstate.teardown_exact(None)  # of the SimulatedTest that has replaced the test
     for report in runtestprotocol(test, log=False):
         if report.failed:
             raise AssertionError(report.longreprtext)

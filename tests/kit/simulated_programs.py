@@ -1,6 +1,6 @@
 """Small programs of many kinds that know nothing of a simulation: standard threads, executors, coroutines and clocks.
 
-A seed must run each of them in the same way again. They use the modules, and no names that were bound before a patch.
+The same seed must repeat a run exactly. The programs use modules, and no names that were bound before a patch.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def executor_as_completed() -> None:
     executor = concurrent.futures.ThreadPoolExecutor(2)
     futures = [executor.submit(time.sleep, random.random()) for _ in range(5)]
     assert len(list(concurrent.futures.as_completed(futures))) == 5
-    # It would join its threads in the order of a set, by their addresses.
+    # Otherwise it would join its threads in the order of a set, which depends on their addresses.
     executor.shutdown(wait=False)
 
 

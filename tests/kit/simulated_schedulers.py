@@ -1,7 +1,7 @@
-"""Schedulers in OS threads of their own, in simulated tests: their dhagas run in the scheduler of the simulation.
+"""Schedulers with their own OS threads, in simulated tests: their dhagas run in the scheduler of the simulation.
 
-A ThreadScheduler has its own members and its own end. All else, run queue, timers and loop, is the simulation's, so
-that the seed decides which of the "threads" runs next.
+A ThreadScheduler has its own members and its own end. It uses the simulation's run queue, timers and loop, so that the
+seed decides which of the "threads" runs next.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OWN = {
     "__weakref__", "_end_reason", "_last_old_ident", "around_park", "asleep", "closing", "live", "mode", "name",
     "quantum", "thread_ident",
 }  # fmt: skip
-"""The state that is not the simulation's."""
+"""The attributes that a ThreadScheduler does not share with the simulation."""
 
 
 class ThreadScheduler(Scheduler):
@@ -46,14 +46,14 @@ class ThreadScheduler(Scheduler):
 
     @property
     def thread_ident(self) -> int:  # type: ignore[override]
-        """The ident of its thread: that of the caller if it is in there; 0 without a thread."""
+        """The ident of the simulated thread: the caller's ident if the caller runs there; 0 without a thread."""
         if not self.has_thread:
             return 0
         return originals.get_ident() if scheduler_of_caller() is self else id(self)
 
     @property
     def asleep(self) -> bool:  # type: ignore[override]
-        """Whether its thread has nothing to run."""
+        """Whether the simulated thread has nothing to run."""
         if not self.has_thread or self.simulated.asleep:
             return True
         runnable = [scheduler_of_caller(), *(waiter.scheduler for waiter in self.run_queue.waiters())]  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ class ThreadScheduler(Scheduler):
             self.simulated.wake_loop()
 
     def call(self, fn: Any, *args: Any) -> bool:
-        """Call a function in its thread: on the hub, unless the caller is there. Returns: whether it has a thread."""
+        """Call a function in the simulated thread, on the hub or in the caller. Returns: False without a thread."""
         if not self.has_thread:
             return False
         if scheduler_of_caller() is self:
@@ -81,7 +81,7 @@ class ThreadScheduler(Scheduler):
 
 
 def shared(name: str) -> property:
-    """Return a property that is the simulation's state of that name."""
+    """Return a property that reads and sets the simulation's attribute of this name."""
 
     def get(scheduler: ThreadScheduler) -> Any:
         return getattr(scheduler.simulated, name)
@@ -97,7 +97,7 @@ for name in set(SchedulerState.__slots__) - OWN:
 
 
 class Members(set[Dhaga[Any]]):
-    """The live dhagas of a ThreadScheduler, which may end with the last one."""
+    """The live dhagas of a ThreadScheduler. A closing ThreadScheduler ends with the last of them."""
 
     def __init__(self, scheduler: ThreadScheduler) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Members(set[Dhaga[Any]]):
 
 
 class ThreadMode(OwnThreadMode):
-    """The mode of a ThreadScheduler: its end comes without an OS thread."""
+    """The run mode of a ThreadScheduler, which has no OS thread to end."""
 
     def __init__(self, scheduler: ThreadScheduler) -> None:
         RunMode.__init__(self, scheduler)
@@ -131,7 +131,7 @@ class ThreadMode(OwnThreadMode):
 
 
 class SimulatedThread:
-    """The face of the thread of a ThreadScheduler."""
+    """The thread object of a ThreadScheduler."""
 
     def __init__(self, mode: ThreadMode) -> None:
         self.mode = mode
@@ -145,5 +145,5 @@ class SimulatedThread:
 
 
 def simulate_schedulers() -> None:
-    """Simulate the schedulers' threads from now on, those of pools included. From: a process for one test."""
+    """Simulate the threads of all schedulers from now on, also in pools. From: a process for one test."""
     dhaga.Scheduler = pool.Scheduler = ThreadScheduler  # type: ignore[attr-defined, misc]

@@ -1,8 +1,8 @@
 """OS threads in simulated tests: dhagas that are also switched between the lines of Dhaga's own code.
 
-A dhaga keeps its OS thread until it parks, so a simulation interrupts no code of Dhaga. An OS thread is switched
-anywhere, and the code that OS threads share must bear that: here its files count as the program's. Lines under an OS
-lock are left out, as another dhaga of the same OS thread would wait for that lock for ever.
+A dhaga keeps its OS thread until it parks, so a simulation interrupts no code of Dhaga. But an OS thread is switched
+anywhere, and the code that OS threads share must bear that. Here, the files of this code count as files of the program.
+Lines under an OS lock are left out, because another dhaga of the same OS thread would wait for that lock for ever.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ SHARED = ("_sync", "_workers", "_kernel/wait/wait_queue.py", "futures.py", "pool
 """Files and folders whose code OS threads share."""
 
 NOT_SHARED = ("_sync/mutex.py", "_workers/switch_interval.py")
-"""Spins for some real time; holds an OS lock of its own."""
+"""Exceptions: the mutex spins for some real time, and the switch interval has its own OS lock."""
 
 PATCHED_REPRS = (Barrier, Event, Lock, RLock, Semaphore)
-"""Classes whose reprs the patch replaces by the standard's. Tests know their own."""
+"""Classes whose reprs the patch replaces with the standard reprs. The tests expect the original reprs."""
 
 MAX_EVENTS = 100_000
 
@@ -61,7 +61,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def interrupt_shared_code() -> None:
-    """Let turns end in the functions of the shared files, but not in finalizers. From: before ``gc.freeze``."""
+    """Allow turns to end in the functions of the shared files, except finalizers. From: before ``gc.freeze``."""
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and each.__code__.co_filename in SHARED_FILES and each.__name__ != "__del__":
             call_outs.update(codes_in(each.__code__))
@@ -78,7 +78,7 @@ def replaced_but_reprs() -> Iterator[None]:
 
 
 class ProgramWithSharedCode(Program):
-    """The program's files, and those of Dhaga whose code OS threads share."""
+    """The program's files, and the files of Dhaga whose code OS threads share."""
 
     def decide(self, file: str) -> bool:
         return file in SHARED_FILES or super().decide(file)
@@ -98,14 +98,15 @@ class ThreadPoints(NewPoints):  # type: ignore[misc]
         )
 
     def preempt(self, me: Any, ready: Any, index: int, place: str) -> None:
-        """Switch with a waiter of its own: the dhaga may be parked already, or have the outcome of its call."""
+        """Switch with a new waiter, because the dhaga may be parked already, or have the outcome of its call."""
         super().preempt(InnerWaiter(me), ready, index, place)
         self.run.waiter = me
 
 
 def holds_os_lock() -> bool:
-    """Return whether the OS lock of the futures or of a pool is held. From: the only OS thread that takes them."""
-    return guard._is_owned() or any(each._guard.locked() for each in list(pools))  # type: ignore[attr-defined]
+    """Return whether the OS lock of the futures or of a pool is held. From: the only OS thread that acquires them."""
+    owned: bool = guard._is_owned()  # type: ignore[attr-defined]
+    return owned or any(each.workers.guard.locked() for each in list(pools))
 
 
 class ThreadSettings(Settings):

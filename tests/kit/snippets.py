@@ -1,11 +1,16 @@
-"""The Python snippets of a page of documentation, and what they print when they run as they stand there.
+"""The Python snippets of a page of documentation. They run unchanged, and must print what the page shows.
 
-A fenced block of ``python`` is a program. A fence of ``text`` right below it is what the program prints. A comment
-right above it, ``<!-- snippet: WORD -->``, says how it is meant: ``patched``, run by ``python -m dhaga``; ``pytest``, a
-file of tests; ``fragment``, a part of a program, which is compiled only; ``fails``, a program that ends by the error
-shown; ``timed``, a program whose output has figures with a decimal point, each of which may differ; ``NAME.py``, a file
-for the snippets below it on the page, which start in its folder; ``postgres`` or ``redis``, a program that asks the
-server at ``DATABASE_URL`` or ``REDIS_URL``; ``monitoring``, a program for CPython 3.12 or later.
+A fenced block of ``python`` is a program. A block of ``text`` right below it is the program's output. A comment right
+above it, ``<!-- snippet: WORD -->``, gives the kind of the snippet:
+
+- ``patched``: a program that is run with ``python -m dhaga``;
+- ``pytest``: a file of tests;
+- ``fragment``: a part of a program, which is only compiled;
+- ``fails``: a program that ends with the shown error;
+- ``timed``: a program whose output contains figures with a decimal point, which may differ;
+- ``NAME.py``: a file for the snippets below it on the page, which start in its folder;
+- ``postgres`` or ``redis``: a program that uses the server at ``DATABASE_URL`` or ``REDIS_URL``;
+- ``monitoring``: a program for CPython 3.12 or later.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ SERVICES = {
     "postgres": ("DATABASE_URL", "DHAGA_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres"),
     "redis": ("REDIS_URL", "DHAGA_REDIS", "redis://127.0.0.1:6379/0"),
 }
-"""By kind: the variable that the program reads, and that of the tests with its default."""
+"""For each kind: the variable that the program reads, the variable of the tests, and the default of the latter."""
 
 FAILING = """\
 import os, runpy, sys, traceback
@@ -37,11 +42,11 @@ except Exception as error:
     os._exit(0)  # without waiting for the dhagas that are left
 sys.exit("it did not fail")
 """
-"""Runs a program, and prints the end of its traceback, which names no place of the library."""
+"""A program that runs the snippet and prints the last lines of its traceback, which contain no place in the library."""
 
 
 class Snippet(NamedTuple):
-    """A program on a page; ``output``: what it prints, None where the page does not show it."""
+    """A program on a page. ``output``: its output; None if the page does not show the output."""
 
     line: int
     code: str
@@ -49,7 +54,7 @@ class Snippet(NamedTuple):
     output: str | None = None
 
     def run(self, folder: Path) -> subprocess.CompletedProcess[str]:
-        """Run it in a process of its own, or write the file that it is."""
+        """Run the snippet in its own process. A snippet ``NAME.py`` is written to this file and imported."""
         name = "program.py" if self.kind == "fails" else f"test_{self.line}.py"
         commands = {"": ["-c", self.code], "patched": ["-m", "dhaga", "-c", self.code]}
         commands |= dict.fromkeys(("timed", "monitoring", *SERVICES), commands[""])
@@ -77,7 +82,7 @@ class Snippet(NamedTuple):
         )
 
     def check(self, folder: Path) -> None:
-        """Run it. Raises: AssertionError if it fails, or prints something else than the page shows."""
+        """Run the snippet. Raises: AssertionError if it fails, or if its output differs from the page."""
         if self.kind == "monitoring" and sys.version_info < (3, 12):
             return
         done = self.run(folder)

@@ -1,4 +1,4 @@
-"""Sockets to wait on: every operation that may have to wait, as a case with what ends its wait."""
+"""Operations of sockets that may have to wait, each as a case with the action that ends the wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ number = itertools.count().__next__
 
 @dataclasses.dataclass
 class Wait:
-    """An operation on ``sock`` that has to wait until ``release``, and what it returns then."""
+    """An operation on ``sock`` that must wait until ``release``, and its result."""
 
     sock: socket.socket
     operate: Callable[[], Any]
@@ -31,7 +31,7 @@ class Wait:
 
 
 def abstract() -> str:
-    """Return an address of a Unix socket that nobody has yet and no file bears."""
+    """Return an unused address for a Unix socket, in the abstract namespace (without a file)."""
     return f"\0dhaga-{os.getpid()}-{number()}"
 
 
@@ -88,7 +88,7 @@ def fill(sock: socket.socket, send: Callable[[bytes], object] | None = None) -> 
 
 
 def drain(sock: socket.socket) -> int:
-    """Receive all there is. Returns: how many bytes."""
+    """Receive all available bytes. Returns: their number."""
     timeout = sock.gettimeout()
     sock.setblocking(False)
     count = 0
@@ -100,7 +100,7 @@ def drain(sock: socket.socket) -> int:
             return count
 
 
-# ---- what waits to read
+# ---- operations that wait to read
 
 
 def recv(stack: ExitStack) -> Wait:
@@ -166,7 +166,7 @@ def accept(stack: ExitStack) -> Wait:
     return Wait(server, operate, lambda: begin_to_connect(client, server.getsockname()), True)
 
 
-# ---- what waits to write
+# ---- operations that wait to write
 
 
 def full(stack: ExitStack) -> tuple[socket.socket, socket.socket]:
@@ -203,7 +203,7 @@ def sendfile_of_no_file(stack: ExitStack) -> Wait:
 
 
 def sendto(stack: ExitStack) -> Wait:
-    """A datagram to a Unix socket whose queue is full: no event tells when it is not."""
+    """Return a send of a datagram to a Unix socket whose queue is full. No event reports room in the queue."""
     server, client = (stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) for _ in range(2))
     address = abstract()
     server.bind(address)
@@ -211,7 +211,7 @@ def sendto(stack: ExitStack) -> Wait:
     return Wait(client, lambda: client.sendto(b"hello", address), lambda: drain(server), 5)
 
 
-# ---- what waits to connect
+# ---- operations that wait to connect
 
 
 def full_backlog(stack: ExitStack) -> tuple[socket.socket, str]:
@@ -246,7 +246,7 @@ def connect_ex(stack: ExitStack) -> Wait:
 
 
 def connect_tcp(stack: ExitStack) -> Wait:
-    """A connection that is not answered, as the backlog is full; it takes a second until it is tried again."""
+    """Return a connect that is not answered because the backlog is full. TCP tries it again after a second."""
     server = listener(stack, backlog=0)
     for _ in range(3):
         begin_to_connect(stack.enter_context(socket.socket()), server.getsockname())

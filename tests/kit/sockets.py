@@ -1,4 +1,4 @@
-"""What the tests of sockets share."""
+"""Code shared by the tests of sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOCAL = ("127.0.0.1", 0)
 
 @contextmanager
 def tcp() -> Iterator[tuple[Any, Any]]:
-    """Two ends of a connection over loopback."""
+    """Yield the two ends of a TCP connection over loopback."""
     with socket.create_server(LOCAL) as listener:
         one = socket.create_connection(listener.getsockname())
         other, _ = listener.accept()
@@ -99,7 +99,7 @@ def caught(call: Callable[..., Any], *args: Any) -> BaseException | None:
 
 
 def drain(sock: Any) -> int:
-    """Receive without waiting until there is nothing."""
+    """Receive without waiting until nothing is left."""
     former = sock.gettimeout()
     sock.setblocking(False)
     got = 0

@@ -1,15 +1,15 @@
-"""Strike an operation by a signal at each bytecode of the package at which CPython may call a handler.
+"""Strikes: a signal handler is called after each bytecode of the package after which CPython may call it.
 
 A trace function stops main code, or a plain main thread, after each RESUME, JUMP_BACKWARD and CALL in a frame of the
-package, and calls the handler there as CPython would. What the package holds off comes back as a signal proper. After
-each strike the case asserts that what the operation worked on is whole. ``python -m tests.kit.strikes WHERE HANDLER
-CASE [SAMPLE SEED]`` prints one line for each point that broke something, and how many there were.
+package, and calls the handler there, as CPython would. If the package defers this call, a real signal follows. After
+each strike, the case asserts that the objects of the struck operation are whole. ``python -m tests.kit.strikes WHERE
+HANDLER CASE [SAMPLE SEED]`` prints a line for each point at which something broke, and the number of these points.
 
-WHERE: ``main`` (main code of a scheduler), ``thread`` (a plain main thread, its partners on a scheduler in a thread of
-its own) or ``standard`` (the standard modules on threads, to compare with). HANDLER: ``ctrl_c`` (the package's own),
-``timeout`` and ``error`` (handlers set by ``dhaga.signal`` that raise), ``raw`` (set by the standard ``signal``). What
-is known to break, ``standard`` and ``raw``, is struck in a process for each point, and by a careful program that
-repeats the call that was struck.
+WHERE: ``main`` (main code of a scheduler), ``thread`` (a plain main thread, whose partners run on a scheduler in
+another thread) or ``standard`` (the standard modules on threads, for comparison). HANDLER: ``ctrl_c`` (the package's
+own), ``timeout`` and ``error`` (handlers that raise, set by ``dhaga.signal``), ``raw`` (the same, set by the standard
+``signal``). ``standard`` and ``raw`` are known to break. Each of their points is struck in its own process, by a
+careful program that repeats the struck call.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from dhaga._kernel.process.signals import on_ctrl_c
 from dhaga._kernel.wait.current import this_thread
 
 POINTS = ("RESUME", "JUMP_BACKWARD", "CALL")
-"""How the instructions begin after which CPython looks for signals."""
+"""Beginnings of the names of the instructions after which CPython checks for signals."""
 
 PATIENCE = 30.0
-"""Seconds until what must happen counts as lost; the machine may be busy."""
+"""Seconds after which an expected event counts as lost; the machine may be busy."""
 
 APART = 60.0
-"""Seconds for one strike in a process of its own."""
+"""Maximum number of seconds for one strike in its own process."""
 
 Check = Callable[[], object]
 Case = Callable[["World"], tuple[Callable[[], object], Check]]
 
 
 class Struck(Exception):
-    """Raised by the handler ``error``, and by ``raw``."""
+    """Raised by the handlers ``error`` and ``raw``."""
 
 
 class StruckLate(TimeoutError):
@@ -63,17 +63,17 @@ class StruckLate(TimeoutError):
 ERRORS = (Struck, StruckLate, KeyboardInterrupt)
 
 
-# ---- where the strike comes
+# ---- the point of the strike
 
 
 @functools.cache
 def points_of(code: CodeType) -> dict[int, bool]:
-    """Return, by offset, which instructions CPython looks for signals after."""
+    """Return, for each instruction's offset, whether CPython checks for signals after the instruction."""
     return {each.offset: each.opname.startswith(POINTS) for each in dis.get_instructions(code)}
 
 
 class Tracer:
-    """Trace function that calls ``handler(frame)`` at the nth point; counts the points."""
+    """A trace function that counts the points, and calls ``handler(frame)`` at the nth point."""
 
     def __init__(self, nth: float, modules: tuple[str, ...], handler: Callable[[FrameType], object]) -> None:
         self.nth = nth
@@ -85,7 +85,7 @@ class Tracer:
         self.after_point: dict[FrameType, bool] = {}
 
     def on_call(self, frame: FrameType, event: str, arg: object) -> Any:
-        # A Python function has been called: CPython does not look after its return.
+        # The caller's CALL has called a Python function: CPython does not check for signals after its return.
         if frame.f_back is not None:
             self.after_point.pop(frame.f_back, None)
         name = frame.f_globals.get("__name__", "")
@@ -110,11 +110,11 @@ class Tracer:
         return self.on_opcode
 
 
-# ---- who strikes
+# ---- handlers
 
 
 def handler_named(name: str) -> Callable[[FrameType], object]:
-    """Install a handler. Returns: the call that CPython makes when its signal comes."""
+    """Install a handler. Returns: the call that CPython makes when the signal arrives."""
     if name == "ctrl_c":
         signal.signal(signal.SIGINT, on_ctrl_c)
         return functools.partial(on_ctrl_c, signal.SIGINT)
@@ -128,7 +128,7 @@ def handler_named(name: str) -> Callable[[FrameType], object]:
     return functools.partial(handler, signal.SIGUSR1)
 
 
-# ---- what is struck
+# ---- struck operations
 
 
 class World:
@@ -141,7 +141,7 @@ class World:
         self.modules = ("threading", "queue") if self.standard else ("dhaga.",)
         self.scheduler = dhaga.Scheduler("partners").start() if where == "thread" else None
         self.in_main = where == "main"
-        # Of the careful program that repeats what was struck, as the standard's own Python code may break.
+        # Set by the careful program, which repeats the struck call, because the standard's own Python code may break.
         self.again = False
 
     def spawn(self, fn: Callable[..., object], *args: Any) -> Any:
@@ -153,28 +153,28 @@ class World:
         return (self.scheduler or dhaga).spawn(fn, *args, daemon=True)
 
     def pause(self, seconds: float = 0.0005) -> None:
-        """Park for a moment, where an error that is pending is raised."""
+        """Park for a moment. A pending error is raised there."""
         self.threading.Event().wait(seconds)
 
     def partner_sleeps(self) -> None:
         (time.sleep if self.standard else dhaga.sleep)(0.004)
 
     def until(self, happened: Callable[[], object], what: str) -> None:
-        """Wait for what partners do. Raises: AssertionError."""
+        """Wait until a condition holds, which partners fulfil. Raises: AssertionError."""
         deadline = originals.monotonic() + PATIENCE
         while not happened():
             assert originals.monotonic() < deadline, what
             self.pause()
 
     def parked(self, thing: Any, count: int = 1) -> None:
-        """Wait until partners stand in the queue of a primitive."""
+        """Wait until ``count`` partners are parked in the queue of a primitive."""
         if self.standard:
             time.sleep(0.003)
             return
         self.until(lambda: thing.parked() >= count, "the partners do not park")
 
     def takes(self, lock: Any) -> None:
-        """Assert that a partner gets the lock, and that it is given back."""
+        """Assert that a partner gets the lock."""
         got: list[bool] = []
 
         def take() -> None:
@@ -423,7 +423,7 @@ def queue_get(world: World, kind: str = "Queue") -> tuple[Callable[[], object], 
     def check() -> None:
         world.until(lambda: fed, f"{items!r} takes no items")
         if not got:
-            # A struck caller has left it there.
+            # The struck caller has left the item in the queue.
             world.spawn(lambda: got.append(items.get()))
         world.until(lambda: got == [1], f"{items!r}: the item is lost")
 
@@ -569,16 +569,16 @@ CASES: dict[str, Case] = {
     "sleep": sleep,
 }
 OF_MAIN_CODE = ("scope", "sleep")
-"""Cases that a plain thread cannot be in, or where it has no steps of ours."""
+"""Cases only for main code: a plain thread cannot make these calls, or runs no code of the package in them."""
 
 
-# ---- one strike after the other
+# ---- strikes, one after another
 
 
 def strike(
     world: World, case: Case, nth: float, handler: str, tell: Callable[[FrameType], object] | None = None
 ) -> tuple[Tracer, str]:
-    """Run a case with one strike, ``tell`` being called first. Returns: the tracer; what broke, or nothing."""
+    """Run a case with one strike, before which ``tell`` is called. Returns: the tracer, and an error text or ""."""
     operation, check = case(world)
     handle = handler_named(handler)
 
@@ -612,14 +612,14 @@ def strike(
 
 
 def wait_for_strike(world: World) -> None:
-    """Wait for a strike that the package holds off, or that is pending."""
+    """Wait for a strike that the package defers, or that is pending."""
     deadline = originals.monotonic() + PATIENCE
     while originals.monotonic() < deadline:
         world.pause()
 
 
 def drain(world: World, raised: list[type[BaseException]]) -> None:
-    """Park a few times, so that an error that is left pending, or a second one, shows."""
+    """Park twice, so that a pending error or a second error is raised."""
     for _ in range(2):
         try:
             world.pause()
@@ -630,7 +630,7 @@ def drain(world: World, raised: list[type[BaseException]]) -> None:
 
 
 def points_to_strike(world: World, case: Case, sample: int, seed: int) -> Iterator[int]:
-    """Yield the numbers of the points: all, or a sample of so many."""
+    """Yield the numbers of the points: all, or a random sample of ``sample`` points."""
     if not sample:
         yield from itertools.count(1)
     tracer, problem = strike(world, case, float("inf"), "error")
@@ -639,7 +639,7 @@ def points_to_strike(world: World, case: Case, sample: int, seed: int) -> Iterat
 
 
 def run(where: str, handler: str, name: str, sample: int = 0, seed: int = 0) -> tuple[int, list[str]]:
-    """Strike a case at its points. Returns: how many were struck, and what broke where."""
+    """Strike a case at its points. Returns: the number of strikes, and a line for each point that broke."""
     if where == "standard" or handler == "raw":
         return run_apart(where, handler, name)
     world, broken, struck = World(where), [], 0
@@ -656,7 +656,7 @@ def run(where: str, handler: str, name: str, sample: int = 0, seed: int = 0) -> 
 
 
 def run_apart(where: str, handler: str, name: str) -> tuple[int, list[str]]:
-    """Strike a case at all its points, each in a process of its own, as what breaks may hang for good."""
+    """Strike a case at all its points, each in its own process, because a broken program may hang."""
     broken: list[str] = []
     for nth in itertools.count(1):
         arguments = [sys.executable, "-m", "tests.kit.strikes", "--one", where, handler, name, str(nth)]
@@ -673,7 +673,7 @@ def run_apart(where: str, handler: str, name: str) -> tuple[int, list[str]]:
 
 
 def strike_one(where: str, handler: str, name: str, nth: str) -> None:
-    """Strike one point; print where that was, and in a second line what broke."""
+    """Strike one point. Print the place, and in a second line what broke."""
     world = World(where)
     world.again = True
     if world.in_main:

@@ -28,7 +28,7 @@ REPLACED = {
 
 
 class Subclass(NamedTuple):
-    """A class of the source: ``own`` are the names of its methods and of attributes that it sets on ``self``."""
+    """A class. ``own``: the names of its methods and class attributes, and of attributes that it sets on ``self``."""
 
     name: str
     base: str
@@ -36,7 +36,7 @@ class Subclass(NamedTuple):
 
 
 def subclasses_below(root: Path, without: frozenset[str] = frozenset()) -> Iterator[tuple[str, Subclass]]:
-    """Yield each with the path of its file below ``root``. ``without``: names of folders to leave out."""
+    """Yield each subclass, after the path of its file below ``root``. ``without``: names of folders to leave out."""
     for path in sorted(root.rglob("*.py")):
         text = path.read_text("utf-8", "replace") if path.exists() else ""  # a link of an installation may be dead
         if not without & {*path.parts} and "class " in text and any(module in text for module in REPLACED):
@@ -45,7 +45,7 @@ def subclasses_below(root: Path, without: frozenset[str] = frozenset()) -> Itera
 
 
 def subclasses_in(text: str) -> Iterator[Subclass]:
-    """Yield those that derive directly. A file that this Python cannot parse has none."""
+    """Yield the direct subclasses in a file's text. A text that this Python cannot parse has none."""
     try:
         tree = ast.parse(text)
     except SyntaxError:

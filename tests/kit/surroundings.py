@@ -1,7 +1,7 @@
-"""Make a run of the tests independent of the shell, script, cron job or service that started it.
+"""Makes a run of the tests independent of the shell, script, cron job or service that started it.
 
-``tests/conftest.py`` calls ``make_ordinary`` before any test is imported. What the children of a test inherit is
-ordinary from then on, so no test needs a word about it. ``make test-anywhere`` tries it (``tests/anywhere.py``).
+``tests/conftest.py`` calls ``make_ordinary`` before any test is imported. From then on, the children of a test inherit
+ordinary settings, so that no test must set them. ``make test-anywhere`` tests this (``tests/anywhere.py``).
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ VARIABLES = (
 
 
 undone: list[str] = []
-"""What ``make_ordinary`` has found and undone, each in a few words."""
+"""The conditions that ``make_ordinary`` has undone, each in a few words."""
 
 
 def make_ordinary() -> None:
-    """Undo what differs from a run in a terminal."""
+    """Undo all conditions that differ from a run in a terminal."""
     undone.extend([*reset_signals(), *_open_standard_files(), *_raise_limits(), *_settle_environment()])
 
 
 def ignored_signals() -> list[signal.Signals]:
-    """Return the signals that whoever started this process has it ignore: nohup, a script's ``&``, cron."""
+    """Return the signals that this process ignores because of its starter: nohup, a script's ``&``, cron."""
     known = (number for number in signal.valid_signals() - LEFT_IGNORED if isinstance(number, signal.Signals))
     return sorted(number for number in known if signal.getsignal(number) is signal.SIG_IGN)
 
 
 def reset_signals() -> list[str]:
-    """Python keeps what is ignored when it starts, and so do its children: Ctrl-C is lost on them."""
+    """Reset ignored and blocked signals. Otherwise Python and its children ignore a Ctrl-C, for example."""
     ignored, blocked = ignored_signals(), system.signal_mask()
     system.set_signal_mask([])
     for number in ignored:
@@ -63,12 +63,12 @@ def reset_signals() -> list[str]:
 
 
 def _open_standard_files() -> Iterator[str]:
-    """Otherwise a test's pipe or socket is number 0, and a child takes it for its standard input."""
+    """Open closed standard files. Otherwise a test's pipe or socket gets fd 0, and is a child's standard input."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            assert os.open(os.devnull, os.O_RDWR) == number  # the lowest that is free
+            assert os.open(os.devnull, os.O_RDWR) == number  # the lowest free fd
             os.set_inheritable(number, True)
             yield f"{('stdin', 'stdout', 'stderr')[number]} closed"
 
@@ -86,7 +86,7 @@ def _raise_limits() -> Iterator[str]:
 
 
 def _settle_environment() -> Iterator[str]:
-    # Containers often set it: each run then rewrites the assertions of all tests, and each program compiles Dhaga.
+    # Containers often set this: each run then rewrites the assertions of all tests, and each program compiles Dhaga.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in VARIABLES:
@@ -102,7 +102,7 @@ def _settle_environment() -> Iterator[str]:
 
 
 def _is_writable(folder: str) -> bool:
-    """Try it: of root, ``os.access`` is true for any folder."""
+    """Return whether a file can be created in a folder. For root, ``os.access`` is true for any folder."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError:
@@ -111,7 +111,7 @@ def _is_writable(folder: str) -> bool:
 
 
 def _new_home() -> str:
-    """Return one folder for each user of this machine, as caches in it are worth keeping."""
+    """Return the test home of this user. All runs share it, because its caches are worth keeping."""
     folder = os.path.join(tempfile.gettempdir(), f"dhaga-tests-home-{os.getuid()}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     status = os.lstat(folder)

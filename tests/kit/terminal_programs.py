@@ -1,4 +1,4 @@
-"""Programs at a terminal of their own."""
+"""Programs in their own terminals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ dhaga.spawn(lambda: (dhaga.sleep(0.01), print("<type>", flush=True)))  # others 
 
 
 def typed_into(code: str, keys: bytes, **environment: str) -> tuple[int, str]:
-    """Run a program at a terminal and type once another dhaga of it asks for that. Returns: its status and output."""
+    """Run a program in a terminal, and type ``keys`` once its other dhaga asks for them. Returns: status and output."""
     master, slave = os.openpty()
     try:
         process = subprocess.Popen(
@@ -45,7 +45,7 @@ def typed_into(code: str, keys: bytes, **environment: str) -> tuple[int, str]:
 
 
 def process_typed_into(process: subprocess.Popen[bytes], master: int, keys: bytes) -> tuple[int, str]:
-    """Read what a process writes, and type the keys at its mark."""
+    """Read the output of a process, and type ``keys`` after ``<type>``. Returns: status and output."""
     out, typed, end = b"", False, time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if select.select([master], [], [], 0.1)[0]:

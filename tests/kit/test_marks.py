@@ -1,4 +1,4 @@
-"""``tests/kit/marks.py``: which tests start a process is read off their code."""
+"""``tests/kit/marks.py``: the code of a test shows whether the test starts a process."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.kit.memory_model import Model, Program, Step
 
 
 def program(*steps: Step) -> Program:
-    """Return a thread whose result is what its loads found."""
+    """Return a thread whose result is the values that its loads found."""
 
     def run() -> Any:
         found = []

@@ -1,4 +1,4 @@
-"""``pytest --dhaga-simulated``: it finds what a lost line costs, between dhagas that stand for OS threads."""
+"""``pytest --dhaga-simulated``: it finds the bug of a missing line, with dhagas in place of OS threads."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_free(): count(NoLock())
 
 
 def run_listed(folder: pathlib.Path, *listed: str) -> tuple[int, str]:
-    """Run two tests, of which the second one has a race. Returns: the status, and what pytest writes."""
+    """Run two tests, of which the second has a race. Returns: the status and the output of pytest."""
     (folder / "test_some.py").write_text(TESTS)
     reasons = {f"test_some.py::{name}": "it has a race" for name in listed}
     code = f"""if True:

@@ -1,4 +1,4 @@
-"""``tests/kit/surroundings.py``: however a run is started, its tests find what they find in a terminal."""
+"""``tests/kit/surroundings.py``: however a run is started, its tests find the conditions of a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOW = 'trap "" INT TERM HUP QUIT; umask 077; ulimit -Sn 256; exec "$@" <&-'
 
 
 def start(how: str, before: str = "", **environment: str) -> tuple[list[str], list[str]]:
-    """Return what was undone, and what the process and a child of it then find."""
+    """Return the undone conditions, and the conditions that the process and its child then find."""
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{before}\n{PROGRAM}"
     command = ["sh", "-c", how, "sh", sys.executable, "-c", code]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Connections of TLS, both ends of which are here."""
+"""TLS connections with both ends in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
 def shake(near: Any, far: Any, client: Any, server: Any, **options: Any) -> tuple[Any, Any]:
-    """Wrap two ends of a connection, the one in a dhaga and the other here."""
+    """Wrap both ends of a connection, the server's end in a dhaga."""
     options.setdefault("server_hostname", NAME)
     serving = dhaga.spawn(server.wrap_socket, far, server_side=True)
     one = client.wrap_socket(near, **options)
@@ -23,7 +23,7 @@ def shake(near: Any, far: Any, client: Any, server: Any, **options: Any) -> tupl
 
 
 def tcp_pair() -> tuple[Any, Any]:
-    """Make two ends of a connection of TCP."""
+    """Return the two ends of a new TCP connection."""
     with socket.create_server(LOCAL) as listener:
         near = socket.create_connection(listener.getsockname())
         return near, listener.accept()[0]
@@ -33,7 +33,7 @@ def tcp_pair() -> tuple[Any, Any]:
 def tls(
     version: Any = ssl.TLSVersion.TLSv1_3, pair: Callable[[], Any] = socket.socketpair
 ) -> Iterator[tuple[Any, Any]]:
-    """Give the client's and the server's end of a connection."""
+    """Yield the client's and the server's end of a connection."""
     near, far = pair()
     one, other = shake(near, far, client_context(version), server_context())
     with one, other:
@@ -41,7 +41,7 @@ def tls(
 
 
 def received(sock: Any, size: int) -> bytes:
-    """Receive as many bytes as that, or up to the end."""
+    """Receive ``size`` bytes, or fewer at the end of the stream."""
     data = bytearray()
     while len(data) < size and (more := sock.recv(min(1 << 16, size - len(data)))):
         data += more
@@ -49,7 +49,7 @@ def received(sock: Any, size: int) -> bytes:
 
 
 def fill(sock: Any) -> bytes:
-    """Send without waiting until nothing more fits; what is left of the last record is to be sent yet."""
+    """Send without waiting until nothing more fits. Returns: the data, with the unsent part of the last record."""
     sent = bytearray()
     former = sock.gettimeout()
     sock.settimeout(0)
@@ -63,7 +63,7 @@ def fill(sock: Any) -> bytes:
 
 
 def caught(call: Callable[..., Any], *args: Any, **options: Any) -> BaseException | None:
-    """Return the error that a call ends with."""
+    """Return the error that a call raises, or None."""
     try:
         call(*args, **options)
     except BaseException as error:
@@ -72,7 +72,7 @@ def caught(call: Callable[..., Any], *args: Any, **options: Any) -> BaseExceptio
 
 
 def result_or_error(call: Callable[[], Any]) -> Any:
-    """Return what a call returns, or the kind of its error."""
+    """Return the result of a call, or the class of its error."""
     try:
         return call()
     except Exception as error:

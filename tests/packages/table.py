@@ -105,7 +105,7 @@ def page() -> str:
         "\n".join(
             [
                 "## Programs of newcomers\n",
-                "Each is run by the documented command, as it is, in a test.\n",
+                "A test runs each program with the documented command.\n",
                 *("| program | command | result | test |", "|---|---|---|---|"),
                 *(each.line() for each in newcomers()),
                 "",

@@ -1,7 +1,7 @@
 """The primitives between OS threads, used by a crowd: see ``tests/kit/crowd.py``.
 
-Nothing may be lost, doubled or late for ever. Here each scenario makes some thousand operations; ``make stress`` runs
-them over and over, with ever other seeds, until 10 million have been made.
+Nothing may be lost, doubled or late for ever. Here each scenario makes at most about 2,000 operations. ``make stress``
+repeats the scenarios, each time with another seed, until they have made 10 million.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def acquired(lock: Any, timeout: float | None) -> bool:
 
 
 class Tally:
-    """A count that is right only if nobody adds to it at the same time: it lets others in between."""
+    """A count that is wrong if two workers add to it at once: it may let others run between its read and its write."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -130,7 +130,7 @@ def test_a_semaphore_gives_no_permit_twice(crowd: Crowd, kind: type[Semaphore]) 
 
 
 def test_a_condition_loses_no_notify(crowd: Crowd) -> None:
-    """Takers without a timeout get all that is put: a notify swallowed by a timeout or a cancel would hang them."""
+    """Takers get all that is put: a notify swallowed by a timeout or a cancel would hang a wait without a timeout."""
     changed = Condition()
     items: list[int] = []
     put = taken = 0
@@ -174,7 +174,7 @@ def test_a_condition_loses_no_notify(crowd: Crowd) -> None:
 
 @slow
 def test_each_notify_wakes_one(crowd: Crowd) -> None:
-    """As many waits come back as there were notifies for those that waited: not one more, not one less."""
+    """The number of waits that return is the number of waiters that were notified: not one more, not one less."""
     changed = Condition(Lock())
     waiting = notified = woken = 0
     working = WORKERS - 2
@@ -322,7 +322,7 @@ QUEUES: list[Callable[[], Any]] = [
 
 @pytest.mark.parametrize("make", QUEUES, ids=lambda make: f"{type(make()).__name__}({getattr(make(), 'maxsize', 0)})")
 def test_a_queue_gives_each_item_once_and_in_order(crowd: Crowd, make: Callable[[], Any]) -> None:
-    """Of a FIFO queue each getter gets the items of each putter in their order."""
+    """Each getter of a FIFO queue gets the items of each putter in their order."""
     queue = make()
     got: list[tuple[int, int]] = []
     fullest = 0
@@ -508,7 +508,7 @@ def test_a_barrier_breaks_for_all_or_for_none(crowd: Crowd) -> None:
         assert barrier.broken == bool(broken[n])
 
 
-# ---- two alone: where nobody else comes by, what is missed once is missed for good
+# ---- pairs: without a third worker, a wake that is missed once is missed for good
 
 
 def hold(lock: Any) -> None:
@@ -530,7 +530,7 @@ def wait(event: Event) -> None:
 
 
 class Box:
-    """What is put in and taken out under a condition."""
+    """A count that is raised and lowered under a condition."""
 
     def __init__(self) -> None:
         self.changed = Condition(Lock())
@@ -596,7 +596,7 @@ TOKENS = 9
 
 
 class Permits:
-    """A semaphore, as a place for tokens: which of them are there is kept beside it."""
+    """A semaphore, as a place for tokens: a list beside it holds them."""
 
     def __init__(self, kind: type[Semaphore]) -> None:
         self.semaphore = kind(TOKENS)
@@ -655,7 +655,7 @@ class Places:
         return True
 
     def left(self) -> list[int]:
-        """Take everything out."""
+        """Remove all tokens and return them in order."""
         found = []
         for place in self.all:
             with contextlib.suppress(Empty):
@@ -665,9 +665,9 @@ class Places:
 
 
 def test_tokens_that_go_from_place_to_place_are_neither_lost_nor_doubled(crowd: Crowd) -> None:
-    """One waiter parks on all kinds in turn: what is late for one park must not come to the next one.
+    """Each worker parks on places of all kinds: a wake that is late for one park must not reach the next one.
 
-    In the end all tokens are there, and each has made as many moves as were counted.
+    In the end all tokens are there, each has moved, and as many moves were counted under the lock as workers noted.
     """
     places = Places()
     moves = [[0] * TOKENS for _ in range(WORKERS)]

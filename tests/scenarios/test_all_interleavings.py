@@ -1,9 +1,9 @@
-"""Two OS threads in the lines of one protocol: every order of their steps, for locks up to three preemptions.
+"""Two OS threads in one protocol: every order of their steps, in long protocols with at most three preemptions.
 
-A step is a line of Dhaga's own source, stopped at by a trace function; within a line tagged ``atomic`` no switch can
-come. Each schedule is run anew, from the first choice on. A waiter that must wait is blocked until its waker comes: if
-both threads are, the wake is lost.
-On a free-threaded build a thread could be stopped within a guard; there the crowds of test_across_threads.py run.
+A step is a line of Dhaga's own source at which a trace function stops; within a line tagged ``atomic`` no switch can
+come. Each schedule is run anew, from the first choice on. A thread that must wait is blocked until its waker comes: if
+both threads are blocked, a wake is lost.
+On a free-threaded build a thread could be stopped within a guard; the crowds of test_across_threads.py run there.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ pytestmark = [
 
 FILES = {module.__file__ for module in (lap, wait_queue, waiter, event, lock, semaphore, simple_queue)} | {__file__}
 FEW, ALL = 3, 1000
-"""Preemptions of one schedule at most. Each known race of two threads needs one or two; with 4, a lock has 10,000
-schedules.
+"""The most preemptions of one schedule. Each known race of two threads needs one or two preemptions. With four, a lock
+has 10,000 schedules.
 """
 
 
@@ -102,7 +102,7 @@ class Turns:
 
 
 class Stepped(OSThread):
-    """The waiter of a thread whose waits are told to the turns."""
+    """The waiter of a thread; it reports its waits to ``Turns``."""
 
     __slots__ = ("number", "turns")
 
@@ -184,7 +184,7 @@ def run_once(scenario: Scenario, prefix: list[int]) -> Turns:
 
 
 def in_every_order(scenario: Scenario, switches: int = ALL) -> int:
-    """Run a scenario by every schedule. Returns: their number."""
+    """Run a scenario by every schedule with up to ``switches`` preemptions. Returns: the number of schedules."""
     count, due = 0, [(list[int](), 0)]
     while due:
         prefix, used = due.pop()
@@ -220,7 +220,7 @@ def locks(make: Any) -> Scenario:
 
 
 def handed(make: Any, give: Any, take: Any) -> Scenario:
-    """One thread takes what the other one gives."""
+    """Return a scenario in which one thread takes what the other one gives."""
 
     def scenario() -> Any:
         thing, got = make(), []

@@ -33,7 +33,7 @@ CONNECTIONS = 20
 
 
 def address_of(variable: str, default: str) -> str:
-    """Return where a service is. Skips the test if it does not answer."""
+    """Return the address of a service. Skips the test if the service does not answer."""
     address = os.environ.get(variable, default)
     place = urllib.parse.urlsplit(address)
     try:
@@ -62,7 +62,7 @@ def call(request: pytest.FixtureRequest) -> Iterator[Callable[[Callable[[], Any]
 
 
 def results_of(fn: Callable[[int], Any], count: int | None = None) -> list[Any]:
-    """Have each of a crowd of dhagas call ``fn`` with its number."""
+    """Call ``fn`` in each of a crowd of dhagas, with the dhaga's number. Returns: the results."""
     if count is None:
         count = DHAGAS[dhaga.current().scheduler.name]
     dhagas = [dhaga.spawn(fn, n) for n in range(count)]

@@ -1,8 +1,8 @@
-"""A bad number of seconds is refused at the call: before a waiter stands anywhere, and before a timer has it.
+"""A bad number of seconds is refused at the call: before a waiter is queued anywhere, and before a timer is set.
 
 NaN compares false with everything. In the heap of a scheduler's deadlines it would come to the front and stay there: no
-other timer of that scheduler would ever fire again. The table has a row for each public call with a parameter that is
-a time, which the signatures tell; what is not called here is listed with the reason.
+other timer of that scheduler would ever fire again. The table has a row for each public call whose signature has a time
+among its parameters; calls that are not made here are listed with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BAD = {
     "standard": {NAN: V, -1.0: V, TOO_LARGE: O, math.inf: O},
     "poll": {NAN: V, TOO_LARGE: O},
 }
-"""By kind of the call: value and error. All others, and each of another type, are tried on the standard call beside."""
+"""Bad values and their errors, by kind of the call. Other values must have the outcome of the standard call, if any."""
 
 
 class Faces:
@@ -154,7 +154,7 @@ def by_name(call: Callable[..., object], *args: object) -> Call:
 
 
 TABLE: dict[str, tuple[str, Callable[[Any], Call]]] = {
-    # by the call and its parameter: the kind, and what makes the call that gets the value
+    # for each call and its parameter: the kind, and a function that makes the call, which gets the value
     "sleep(seconds)": ("from 0 on", lambda on: dhaga.sleep),
     "park(timeout)": ("ours", lambda on: lambda t: dhaga.park("x", timeout=t)),
     "spawn_later(seconds)": ("from 0 on", lambda on: lambda t: dhaga.spawn_later(t, int)),
@@ -316,7 +316,7 @@ LEFT_OUT = {
 def public_modules() -> Iterator[Any]:
     yield dhaga
     for found in pkgutil.walk_packages(dhaga.__path__, "dhaga."):
-        # What gevent and eventlet do with a bad value is theirs.
+        # The compat packages do with a bad value what gevent and eventlet do.
         if not re.search(r"\._|\.compat|\.integrations|__main__", found.name):
             yield importlib.import_module(found.name)
 
@@ -408,12 +408,12 @@ OURS_ALONE = (
     }
 )
 if sys.version_info < (3, 13):
-    OURS_ALONE.add("Thread.join(timeout)")  # an error of the standard join takes the thread for ended
+    OURS_ALONE.add("Thread.join(timeout)")  # the standard join regards the thread as ended after an error
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if name not in OURS_ALONE])
 def test_each_value_has_the_outcome_that_the_standard_has(name: str) -> None:
-    """NaN apart: some standard waits take it for 0, others spin on it for ever."""
+    """NaN is left out: some standard waits take it for 0, others spin on it for ever."""
     _, make = TABLE[name]
     with virtual_clock():
         with faces(False) as on, faces(True) as in_ours:

@@ -1,7 +1,7 @@
 """The kernel's clocks: which functions of the package read the real one, and that no test can replace it.
 
 Three kinds of clock: the program's (``time.monotonic``, which freezegun and others replace), a scheduler's (virtual in
-tests), and the real one in ``originals``. A deadline of a caller that may park is one of its scheduler's clock.
+tests), and the real one in ``originals``. The deadline of a caller that may park is by its scheduler's clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parents[2] / "dhaga"
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
 
 REAL_DEADLINES = {
-    # In an OS thread that is no dhaga's.
+    # In an OS thread without dhagas, on the hub or in C.
     "_kernel/process/preemption_watcher.py:Watcher._pause": "the watcher's thread",
     "_kernel/process/preemption_watcher.py:Watcher._run": "the watcher's thread",
     "_kernel/helper_threads.py:wait_until_gone": "the thread of a fork, until helper threads have left /proc",
@@ -34,8 +34,8 @@ REAL_DEADLINES = {
     "debug/_snapshot.py:snapshot": "schedulers of other OS threads, which answer in real time",
     # Main code of a process without dhagas.
     "servers/_prefork.py:": "the master, which waits in a selector of its own",
-    # The end of the process, which is a real one.
-    "_kernel/process/shutdown.py:": "the interpreter's exit",
+    # At the end of the process, in real time.
+    "_kernel/process/process_exit.py:": "the interpreter's exit",
     "_kernel/process/signals.py:": "since when an interrupt has had no answer",
     "_workers/offload.py:wait_for_calls": "the interpreter's exit",
 }
@@ -116,7 +116,7 @@ def over(limit):
 
 
 def reads_programs_clock(tree: ast.Module) -> bool:
-    """Return whether a module imports a clock of ``time``, or reads one of the module under any of its names."""
+    """Return whether a module imports a clock from ``time``, or reads one through ``time`` under any alias."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "time" and not node.level:

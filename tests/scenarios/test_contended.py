@@ -1,7 +1,7 @@
 """Each primitive among three threads that never sleep: ``make test-simulated`` draws where each one is interrupted.
 
 A virtual clock moves only while every thread waits. So a thread that is interrupted between two lines of a primitive
-meets only those that are runnable at that moment: here all are.
+meets only the threads that are runnable at that moment: here all are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""No user's context reaches another: code sees no more of its starter's state than the standard's counterpart shows it.
+"""No user's context reaches another user: code sees no more of its starter's state than in the standard counterpart.
 
 ``tests/kit/contexts`` makes the tables: ways to start code x states (context variables, ``threading.local``, Flask's
-and Django's request, OpenTelemetry's context). What the standard library does is read from a plain interpreter.
+and Django's request, OpenTelemetry's context). A plain interpreter shows what the standard library does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.kit.contexts import IN_THE_CONTEXT, Table, exposes, table
 PATCHED = ("-m", "dhaga")
 FLAGS: list[tuple[str, ...]] = [()]
 EMPTY: tuple[str, ...] = ()
-"""With these flags threads start with an empty context; free-threaded builds let them inherit by default."""
+"""With these flags threads start with an empty context; on free-threaded builds they inherit one by default."""
 if sys.version_info >= (3, 14):
     FLAGS += [("-X", "thread_inherit_context=1")]
     EMPTY = ("-X", "thread_inherit_context=0")
@@ -29,11 +29,11 @@ COUNTERPARTS = {
     **dict.fromkeys(("hub.threadpool",), POOLED),
     **dict.fromkeys(("TCPServer", "http.wsgi", "StreamServer", "pywsgi", "serve", "wsgi"), SERVED),
 }
-"""By the beginnings of our names: what treats the states of a thread so in the standard; of the others it is THREAD."""
+"""Standard counterparts of our ways to start code, by the beginnings of their names. All others have THREAD."""
 
 INHERITING = {THREAD: "asyncio to_thread, from coroutine", POOLED: "asyncio to_thread, from coroutine"}
 INHERITING[SERVED] = "asyncio.start_server"
-"""What carries a context so as our own names do."""
+"""For each counterpart, the standard way that carries a context as our own ways do."""
 
 standard = functools.cache(functools.partial(table, "standard"))
 
@@ -56,7 +56,7 @@ def test_patched_code_sees_what_it_sees_without_dhaga(flags: tuple[str, ...]) ->
 
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 def test_a_thread_of_our_faces_sees_what_a_standard_one_does(flags: tuple[str, ...]) -> None:
-    """Without the patch asgiref knows the OS thread alone, which dhagas share."""
+    """Django's state is left out: without the patch asgiref knows only the OS thread, which dhagas share."""
     plain, faces = standard(*flags), table("faces", *flags)
     assert len(faces) >= 8
     for way, by_user in faces.items():
@@ -78,7 +78,7 @@ def test_our_own_ways_carry_the_callers_context_for_one_call_alone() -> None:
 @pytest.mark.long("starts a Python for each way to run code")
 @pytest.mark.parametrize("package", ["gevent", "eventlet"])
 def test_what_compat_starts_has_an_empty_context(package: str) -> None:
-    """``tests/packages/test_contexts.py`` compares it with the original, where that is installed."""
+    """``tests/packages/test_contexts.py`` compares compat with the original, where that is installed."""
     plain, ours = standard(*EMPTY), table(f"{package}s", *PATCHED, "--as", package)
     for way, by_user in ours.items():
         for state in by_user["alice"]:

@@ -35,7 +35,7 @@ LINE = 1 + PROGRAM.splitlines().index("    dhaga.sleep(0.001)", 6)
 
 @contextmanager
 def debugged(path: Path) -> Iterator[tuple[Client, subprocess.Popen[str]]]:
-    """Run a program under debugpy, and talk to that."""
+    """Run a program under debugpy, and connect a client to it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     command = [sys.executable, "-Xfrozen_modules=off", "-m", "debugpy", "--listen", str(port), "--wait-for-client"]

@@ -1,4 +1,4 @@
-"""Who takes an executor of concurrent.futures takes ours: asyncio, uvloop and Tornado; Dask, taskiq: integrations."""
+"""Libraries that take a concurrent.futures executor take ours: asyncio, uvloop, Tornado; more in tests/integrations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 def meet(number: int) -> int:
-    """Park until the whole crowd is there: they must all be under way at once."""
+    """Park until the whole crowd is there: all its calls must be under way at once."""
     crowd.wait(30)
     return number
 
@@ -59,7 +59,7 @@ def divide(a: int, b: int) -> float:
 
 
 def test_no_class_is_taken_for_a_pool_of_threads() -> None:
-    """Dask keeps state by OS thread where a class is called so."""
+    """Dask keeps state by OS thread for an executor whose class has ``ThreadPoolExecutor`` in its name."""
     classes = [
         value for room in (futures, pool, dhaga_pool) for value in vars(room).values() if isinstance(value, type)
     ]

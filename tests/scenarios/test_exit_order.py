@@ -30,7 +30,7 @@ def test_a_phase_of_the_exit_finds_what_it_finds_in_plain_python(phase: str, way
 
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
 def test_the_phases_of_an_exit_come_in_the_order_of_plain_python(way: tuple[str, ...]) -> None:
-    phases = [phase for phase in PHASES if phase != "executor"]  # its threads run beside the hook
+    phases = [phase for phase in PHASES if phase != "executor"]  # this phase runs beside "hook"
     assert prints(program(*phases), *way) == plain(*phases)
     assert len(plain(*phases)) == 1 + len(phases)
 
@@ -62,7 +62,7 @@ SERVERS = {
 
 
 def in_request(text: str) -> str:
-    """Return a program as one that a request or a task begins: its threads run where that runs, and inherit from it."""
+    """Return a module in which a request or a task begins the program: its threads start there, and inherit from it."""
     return f"""
 import sys
 

@@ -1,7 +1,7 @@
 """A service that is told to end loses nothing that its exporters hold: spans, messages to Sentry, lines of its own.
 
-20 requests are under way when SIGTERM comes. What they have left in the queues of daemon threads is sent by exit
-handlers, so a collector has all of it once the process has ended, as it has by gunicorn's ``gthread``.
+20 requests are under way when SIGTERM comes. Exit handlers send the items that these leave in the queues of daemon
+threads. So a collector has all items once the process has ended, as under gunicorn's ``gthread``.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ WAYS = {
 
 
 class Collector(http.server.ThreadingHTTPServer):
-    """Counts what comes, by its kind; it takes its time."""
+    """A slow collector, which counts the received items by kind."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Post)

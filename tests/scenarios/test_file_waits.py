@@ -1,6 +1,6 @@
 """Each function that takes a file parks where it waits, or is known to block: see ``tests/kit/file_waits.py``.
 
-A call that blocks hangs its program, as the dhaga that would end the wait never runs.
+A call that blocks hangs its program, because the dhaga that would end the wait never runs.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import pytest
 import dhaga
 from dhaga import futures, metrics, queue, select, socket, testing, threading
 from dhaga._kernel import hooks
-from dhaga._kernel.process.shutdown import ended_schedulers
+from dhaga._kernel.process.process_exit import ended_schedulers
 from dhaga._kernel.run.attachment import schedulers
 from dhaga._kernel.wait import deadlock
 from dhaga._kernel.wait.current import this_thread
@@ -37,7 +37,7 @@ from dhaga.pool import Pool
 Operation = Callable[[], object]
 
 SLACK = 200
-"""What may be left in those of VOIDABLE, where entries that are void are dropped by the hundred."""
+"""Entries that may be left in each registry of VOIDABLE, where void entries are dropped by the hundred."""
 
 VOIDABLE = {"timers", "thread-local references", "tickets in wait queues", "joiners"}
 
@@ -45,19 +45,19 @@ BLOCKS_PER_CALL = 0.1
 """Blocks of memory that may be left per call, beside a few thousand for caches: a leak leaves one at least."""
 
 BLOCKS_PER_THREAD = 10
-"""What a plain thread with dhagas leaves (8): ThreadEnd uses thread-locals when CPython has cleared them for good."""
+"""The same for a plain thread with dhagas, which leaves 8: ThreadEnd uses thread-locals after CPython's final clear."""
 
 RARE_BLOCKS = 3000
 
 MAX_SECONDS = 20
-"""How long an operation is repeated at most, on a busy machine."""
+"""Seconds after which an operation is no longer repeated, on a busy machine."""
 
 
 # ---- what may grow
 
 
 def registries() -> dict[str, int]:
-    """Return the lengths of all that the kernel and its neighbours keep across calls."""
+    """Return the sizes of all registries that the kernel and its neighbours keep across calls."""
     me: Any = dhaga.current()
     scheduler = me.scheduler
     gc.collect()
@@ -106,23 +106,23 @@ def growth(operation: Operation, calls: int, blocks_per_call: float) -> dict[str
 
 
 def repeat(operation: Operation, calls: int) -> int:
-    """Call so often, or for as long as a test may take. Returns: the number of calls."""
+    """Call an operation ``calls`` times, or for as long as a test may take. Returns: the number of calls."""
     deadline = time.monotonic() + MAX_SECONDS
     for made in range(calls):
-        if made % 1000 == 999 and time.monotonic() > deadline:
+        if made % 50 == 49 and time.monotonic() > deadline:
             return made
         operation()
     return calls
 
 
-# ---- operations: each generator sets up what lives for long, yields what is called, and cleans up
+# ---- operations: each generator sets up the long-lived objects, yields the call, and cleans up
 
 quick: list[Any] = []
 slow: list[Any] = []
 
 
 def swallowing(call: Operation, *errors: type[BaseException]) -> Operation:
-    """Return a call that raises and must."""
+    """Return a call that must raise one of ``errors``, and swallows it."""
 
     def swallows() -> None:
         with pytest.raises(errors):
@@ -547,7 +547,7 @@ def socket_of_many_schedulers() -> Iterator[Operation]:
 
 
 def in_thread(fn: Operation) -> None:
-    """Call in a plain OS thread that ends with the call."""
+    """Call ``fn`` in a plain OS thread that ends with the call."""
     thread = standard.Thread(target=fn)
     thread.start()
     dhaga.offload(thread.join)
@@ -578,7 +578,7 @@ def event_loops() -> Iterator[Operation]:
 
 @pytest.fixture(params=[pytest.param(1, id="quick"), pytest.param(100, id="200000", marks=pytest.mark.slow)])
 def times(request: pytest.FixtureRequest) -> int:
-    """How much more often than in the quick form an operation is called."""
+    """The factor by which an operation is called more often than in the quick form."""
     return int(request.param)
 
 
@@ -599,7 +599,7 @@ def test_nothing_grows_on_a_virtual_clock(operation: Any, times: int) -> None:
 
 @pytest.mark.parametrize("operation", slow, ids=lambda each: each.__name__)
 def test_nothing_grows_of_what_takes_real_time(operation: Any, times: int) -> None:
-    """With fds or threads: fewer calls, of which each leaves more."""
+    """Operations with fds or threads: they are called less often, and each leak leaves more."""
     dhaga.offload(int)
     dhaga.spawn(assert_flat, operation, 100 * min(times, 50)).result()
 

@@ -1,6 +1,6 @@
-"""No wait of main code is decided on before it begins: a handler of a signal may start a thread that ends it.
+"""Main code does not decide before a wait how it waits: a signal handler may start a thread that ends the wait.
 
-That is how services are stopped, as a handler must not wait itself. The waits are in ``tests/kit/handler_programs.py``.
+Services are stopped so, because a handler must not wait itself. The waits are in ``tests/kit/handler_programs.py``.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def test_a_wait_that_nothing_could_end_is_a_deadlock_that_names_it(world: str, p
 
 @pytest.mark.long("the detector looks again each second")
 def test_a_thread_that_could_still_wake_main_code_is_waited_for() -> None:
-    """One of each kind: blocked in C, just made and not running yet, on a loop of its own, a scheduler that sleeps."""
+    """One of each kind: blocked in C, just made and not yet running, with a loop, with a scheduler that sleeps."""
     assert (
         prints("""
         import _thread, asyncio, threading, time

@@ -26,7 +26,7 @@ from dhaga._sync.condition import Condition
 from dhaga._sync.event import Event
 from dhaga._sync.lock import Lock, RLock
 from dhaga._sync.semaphore import BoundedSemaphore, Semaphore
-from dhaga._workers import offload, offloaded_call
+from dhaga._workers import offload, offloaded_call, worker_threads
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 
 pytestmark = pytest.mark.once
@@ -36,6 +36,7 @@ FILES = {
     for module in (
         offload,
         offloaded_call,
+        worker_threads,
         event,
         lock,
         mutex,
@@ -52,15 +53,16 @@ PARK_FILES = {module.__file__ for module in (thread_waiter, waiter_room, deadloc
 PARK = thread_waiter.OSThread.park_until_woken.__code__
 BLOCKS = {thread_waiter.OSThread.block.__code__, thread_waiter.OSThread.block_forever.__code__}
 GUARDS = {mutex.Mutex.acquire.__code__, mutex.Mutex.acquire_slowly.__code__}
-"""The functions in which a thread waits for what another one has to give, and for another one to go on."""
+"""Functions in which a thread waits: in BLOCKS for something that another one gives, in GUARDS for one to go on."""
 
 
 class Guard:
-    """An OS lock whose waits are told from work."""
+    """An OS lock whose waits can be recognized: ``__enter__`` is one of GUARDS."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.acquire, self.release = self.lock.acquire, self.lock.release
+        self._is_owned: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
 
     def __enter__(self) -> None:
         self.lock.acquire()
@@ -99,7 +101,7 @@ class Run(threading.Thread):
         return frame is not None and (frame.f_code in GUARDS or self.waits())
 
     def go_as_far_as_it_can(self) -> None:
-        """Start, once: the first thread may come to this while the main thread does, its wait having timed out."""
+        """Start, once: the first thread, after its wait has timed out, may call this while the main thread does."""
         try:
             self.unstarted.pop()
         except IndexError:
@@ -119,7 +121,7 @@ class Run(threading.Thread):
 
 
 class Stopped(Run):
-    """An OS thread that calls ``meanwhile()`` at the nth line that it comes to in the files of the primitives."""
+    """An OS thread that calls ``meanwhile()`` at the nth line that it reaches in the files of the primitives."""
 
     def __init__(self, fn: Callable[[], object], nth: int, meanwhile: Callable[[], object]) -> None:
         super().__init__(fn)
@@ -146,7 +148,7 @@ class Stopped(Run):
 class Struck(Run):
     """An OS thread that gets a KeyboardInterrupt at the nth point of its parks where CPython would deliver a signal.
 
-    Those are the start of a function (not of ``park`` itself: it has not begun) and the return from one of C.
+    Those are the start of a function (not of the park itself: it has not begun) and the return from a C function.
     ``meanwhile()`` is called just before.
     """
 
@@ -176,7 +178,7 @@ class Struck(Run):
 
 
 def settled(*runs: Run) -> list[bool]:
-    """Return, once none goes on by itself any more, which of them wait."""
+    """Return which threads wait, once none goes on by itself any more."""
     while not all(run.waits() or not run.is_alive() for run in runs):
         time.sleep(0.00005)
     return [run.is_alive() for run in runs]
@@ -188,11 +190,11 @@ def ends(first: Run, second: Run) -> None:
 
 
 Scenario = Callable[[], tuple[Callable[[], object], Callable[[], object], Callable[[Run, Run], object]]]
-"""Makes what the first thread does, what the second one does, and the check of both when the first has ended."""
+"""Makes the functions of the first and of the second thread, and the check of both after the first one's stop."""
 
 
 def at_every_line(scenario: Scenario, alone: bool = False) -> int:
-    """Return how many lines the first thread was stopped at. ``alone``: it needs no second one to go on."""
+    """Return the number of lines that the first thread was stopped at. ``alone``: it ends without the second one."""
     nth = 0
     while True:
         nth += 1
@@ -210,7 +212,7 @@ def at_every_line(scenario: Scenario, alone: bool = False) -> int:
 
 
 class Kind:
-    """A primitive of which something can be taken, with a wait, and given."""
+    """A primitive from which something can be taken, with a wait, and to which it can be given."""
 
     def __init__(self, name: str, make: Any, take: Any, give: Any, left: Any) -> None:
         self.name = name
@@ -261,7 +263,7 @@ class Foreign:
 
 
 class Box:
-    """A condition, and what is to be had under it."""
+    """A condition, and a count of the things that can be taken under it."""
 
     def __init__(self, lock: Any) -> None:
         self.changed = Condition(lock)
@@ -297,7 +299,7 @@ def release(lock: Any) -> None:
 
 
 def permits(semaphore: Any) -> int:
-    """Count what can be taken, by taking it."""
+    """Return the number of permits, by taking them."""
     count = 0
     while semaphore.acquire(blocking=False):
         count += 1
@@ -369,7 +371,7 @@ def test_one_who_comes_while_it_is_given_takes_it(kind: Kind) -> None:
 
 @all_kinds
 def test_what_is_given_just_when_time_is_up_goes_to_one(kind: Kind) -> None:
-    """Two wait, and the time of the first is up while something is given: it has it, or the second one."""
+    """Two wait, and the first one's time is up while something is given: the first or the second one takes it."""
 
     def scenario() -> Any:
         it = kind.make()
@@ -474,7 +476,7 @@ def test_what_is_given_just_when_a_dhaga_is_cancelled_is_not_lost(kind: Kind) ->
 def test_a_ctrl_c_at_any_point_of_a_park_loses_nothing_and_is_not_lost(
     kind: Kind, timeout: float | None, given: str
 ) -> None:
-    """What is given before it strikes is taken, and the next park is interrupted; else this one, and it is left."""
+    """An item given before the strike is taken, and the next park is interrupted; else this park is, and leaves it."""
     nth, struck, outcomes = 0, True, set()
     while struck:
         nth += 1
@@ -485,7 +487,7 @@ def test_a_ctrl_c_at_any_point_of_a_park_loses_nothing_and_is_not_lost(
 
 
 def take_struck_at(nth: int, kind: Kind, timeout: float | None, given_before: bool) -> tuple[bool, bool]:
-    """Return whether it was taken, and whether the one who takes was struck."""
+    """Return whether the item was taken, and whether its taker was struck."""
     it = kind.make()
     giver = Run(lambda: kind.give(it))
     first = Struck(lambda: kind.take(it, timeout), nth, giver.go_as_far_as_it_can if given_before else lambda: None)
@@ -502,7 +504,7 @@ def take_struck_at(nth: int, kind: Kind, timeout: float | None, given_before: bo
     return taken, struck
 
 
-# ---- cancels of one that does not wait
+# ---- cancels of a waiter that does not wait
 
 
 def add_error(waiter: Any, error: Cancelled) -> None:
@@ -514,7 +516,7 @@ def add_scope_cancel(waiter: Any, error: Cancelled) -> None:
 
 
 def lift_shield(waiter: Any, error: Cancelled) -> None:
-    """Let through what a shield has held off, and be cancelled."""
+    """Deliver the errors that a shield has held off, and cancel the waiter."""
     pending_errors_of(waiter).unshield(5)
     waiter.cancel_with(error)
 
@@ -551,13 +553,13 @@ def test_of_two_cancels_at_once_none_is_lost(add_first: Any, add_second: Any, sh
 def test_an_idle_thread_that_ends_leaves_no_call_and_no_shutdown_behind(
     monkeypatch: pytest.MonkeyPatch, threads: int, then: str
 ) -> None:
-    monkeypatch.setattr(offload, "IDLE_SECONDS", 0.0001)
+    monkeypatch.setattr(worker_threads, "IDLE_SECONDS", 0.0001)
 
     def scenario() -> Any:
         pool = offload.OffloadPool("ending", threads)
-        thread = offloaded_call.WorkerThread(pool)
-        pool._threads.add(thread)
-        pool._guard = Guard()
+        thread = worker_threads.WorkerThread(pool)
+        pool.workers.threads.add(thread)
+        pool.workers.guard = Guard()
 
         def serve() -> None:
             while thread.run_next_call():

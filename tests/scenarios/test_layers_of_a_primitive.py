@@ -1,7 +1,7 @@
 """One primitive, several layers: each way to write, read, connect and wait for a child counts and fails as in threads.
 
-The program is ``tests/kit/layers.py``. Run plain, patched and under each compat face, it must say the
-same of each case.
+The program is ``tests/kit/layers.py``. Run plain, patched and under each compat face, it must report the same outcome
+of each case.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def started(*options: str) -> subprocess.Popen[bytes]:
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # os.system tells of its child's death
+        stderr=subprocess.DEVNULL,  # the shell of os.system reports its child's death
     )
 
 
 def outcomes(program: subprocess.Popen[bytes]) -> Any:
-    """Return what a program has said of each case."""
+    """Return the outcomes of cases that a program has reported."""
     with program:
         return json.loads(program.communicate(timeout=120)[0])
 

@@ -1,8 +1,8 @@
-"""Nothing is leaked by what has a compiled twin: each way into a wait, through it and out of it, in rounds.
+"""Functions with a compiled twin leak nothing: each way into a wait, through it and out of it, in rounds.
 
-``test_growth.py`` looks at what an operation leaves in registries. Here it is the references that C code counts by
-hand: after a round the number of memory blocks, the memory of the process and the references to all that outlives an
-operation are as after the round before. ``DHAGA_LEAK_OPERATIONS``: how many operations the tests make in all.
+``test_growth.py`` checks registries. This file checks the references that C code counts by hand: after each round the
+number of memory blocks, the memory of the process and the references to all objects that outlive an operation are as
+after the round before. ``DHAGA_LEAK_OPERATIONS``: the number of operations that all tests make together.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ ROUNDS = 5
 STATM = Path("/proc/self/statm")
 
 OWNER = threading.Event()
-"""Of wait queues that stand alone."""
+"""The owner of a wait queue that belongs to no primitive."""
 
 
 class Subject(NamedTuple):
-    """What is done again and again, and what it uses that outlives it."""
+    """A step that is repeated, and the objects that it uses and that outlive it."""
 
     step: Callable[[], object]
     kept: list[object]
 
 
 class Wait(NamedTuple):
-    """A wait that nothing ends but its timeout, a cancel, an error, and a call of ``serve``; and what outlives it."""
+    """A wait that only its timeout, a cancel, an error or a call of ``serve`` ends, and the objects that outlive it."""
 
     wait: Callable[[float | None], object]
     serve: Callable[[], object]
@@ -58,10 +58,10 @@ waits: list[Callable[[], Iterator[Wait]]] = []
 
 
 def figures(kept: list[object]) -> dict[str, int]:
-    """Return what must not grow. A debug build of Python counts every reference; others those of what is kept."""
+    """Return the figures that must not grow. Debug builds of Python count all references, others those to ``kept``."""
     gc.collect()
     found = {f"references to {type(each).__name__} {n}": sys.getrefcount(each) for n, each in enumerate(kept)}
-    # Until Python 3.12 these and None, True and False are counted as all others are.
+    # Before Python 3.12, references to these ints and to None, True and False are counted as all others are.
     found["references to small ints"] = sum(map(sys.getrefcount, range(-5, 257)))
     if STATM.exists():
         found["resident pages"] = int(STATM.read_text().split()[1])
@@ -71,12 +71,12 @@ def figures(kept: list[object]) -> dict[str, int]:
 
 
 def growth(subject: Subject, operations: int) -> dict[str, list[int]]:
-    """Return what changes in every round, and by how much: a cache does not grow for ever, a leak does."""
+    """Return the figures that change in every round, and by how much: a cache does not grow for ever, a leak does."""
     calls = max(operations // ROUNDS, 50)
     kept = [*subject.kept, *everywhere()]
     run(subject.step, calls // 2)
     names = list(figures(kept))
-    # In one block of memory from the start on: what is measured takes none of it.
+    # These arrays exist before the first round: to store the figures takes no further memory.
     seen = [array("q", [0] * len(names)) for _ in range(ROUNDS + 1)]
     for row in seen:
         row[:] = array("q", figures(kept).values())
@@ -86,7 +86,7 @@ def growth(subject: Subject, operations: int) -> dict[str, list[int]]:
     }
     blocks, pages = (sum(rises.get(name, ())) for name in ("blocks", "resident pages"))
     print(f"{ROUNDS * calls} operations: {blocks:+} blocks, {pages:+} pages")
-    # What Python keeps for reuse fills up by some 100 blocks, in the first rounds most.
+    # Python's caches of memory for reuse grow by about 100 blocks, most of them in the first rounds.
     most = max(64, calls // 100)
     # References that become fewer in every round are dropped once too often.
     return {
@@ -97,7 +97,7 @@ def growth(subject: Subject, operations: int) -> dict[str, list[int]]:
 
 
 def everywhere() -> list[object]:
-    """Return what every switch and wake takes in hand."""
+    """Return the objects that every switch and wake uses."""
     me = dhaga.current()
     scheduler: Any = me.scheduler
     poller = scheduler.poller
@@ -112,7 +112,7 @@ def run(step: Callable[[], object], calls: int) -> None:
 
 @contextlib.contextmanager
 def partner(body: Callable[[], object]) -> Iterator[Dhaga[None]]:
-    """Give a dhaga that calls its body for ever."""
+    """Yield a dhaga that calls ``body`` again and again, and cancel it at the end."""
 
     def loop() -> None:
         while True:
@@ -125,7 +125,7 @@ def partner(body: Callable[[], object]) -> Iterator[Dhaga[None]]:
     other.join()
 
 
-# ---- what waits for nothing, or for a partner that is always there
+# ---- operations that wait for nothing, or for a partner that is always there
 
 
 @plain.append
@@ -210,7 +210,7 @@ def rlocks() -> Iterator[Subject]:
         with lock, lock:
             lock.acquire()
             lock.release()
-        for _ in range(300):  # above the ints that CPython keeps
+        for _ in range(300):  # beyond the small ints that CPython caches
             lock.acquire()
         for _ in range(300):
             lock.release()
@@ -549,7 +549,7 @@ def a_socket() -> Iterator[Wait]:
     def wait(timeout: float | None) -> None:
         far.settimeout(0)
         with contextlib.suppress(BlockingIOError):
-            far.recv(1)  # what came too late for a victim before this one
+            far.recv(1)  # a byte that came too late for an earlier victim
         far.settimeout(timeout)
         far.recv(1)
 
@@ -562,7 +562,7 @@ def a_socket_of_tls() -> Iterator[Wait]:
     def wait(timeout: float | None) -> None:
         far.settimeout(0)
         with contextlib.suppress(ssl.SSLWantReadError):
-            far.recv(1)  # what came too late for a victim before this one
+            far.recv(1)  # a byte that came too late for an earlier victim
         far.settimeout(timeout)
         far.recv(1)
 
@@ -579,13 +579,13 @@ def cancelled(victim: Any, wait: Wait) -> None:
 
 
 def cancelled_and_served(victim: Any, wait: Wait) -> None:
-    """Leave a ticket that is void for who serves."""
+    """Cancel the victim, so that ``serve`` finds a void ticket."""
     victim.cancel()
     wait.serve()
 
 
 def served_and_cancelled(victim: Any, wait: Wait) -> None:
-    """Have a cancel come while the victim is runnable."""
+    """Cancel the victim while it is runnable."""
     wait.serve()
     victim.cancel()
 
@@ -596,7 +596,7 @@ def struck(victim: Any, wait: Wait) -> None:
 
 
 def late(victim: Any, wait: Wait) -> None:
-    """Let the wait's timeout pass."""
+    """Do nothing: the wait's timeout ends it."""
 
 
 ENDS: list[Callable[[Any, Wait], None]] = [served, cancelled, cancelled_and_served, served_and_cancelled, struck, late]

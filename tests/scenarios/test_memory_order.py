@@ -1,7 +1,7 @@
 """The hand-shakes of the C code hold in every order of their steps that C11 allows, also on processors weaker than x86.
 
-Every atomic operation in C is a step of one of them, or is listed with the reason why none rests on it. Each order
-stronger than relaxed, each fence and each lock that is there for the order alone is needed, or is listed as surplus.
+Every atomic operation in C is a step of a hand-shake, or is listed with the reason why no hand-shake rests on it. Each
+order stronger than relaxed, each fence, and each lock taken only for the order is needed, or is listed as surplus.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SURPLUS = {
 
 @cache
 def explored(handshake: Make) -> tuple[set[str], Found, bool]:
-    """Return the names of its steps, what the model found, and whether that is all right."""
+    """Return the names of a hand-shake's steps, the model's findings, and whether the hand-shake holds."""
     steps = Steps()
     found, holds = handshake(steps).explore()
     return steps.used, found, holds

@@ -1,6 +1,6 @@
 """Programs as newcomers write them, each right at its first run by the documented command.
 
-Those behind a server, a broker or in a notebook are in tests/packages/test_doors.py and tests/integrations.
+Programs behind a server or a broker, or in a notebook, are in tests/packages/test_doors.py and tests/integrations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECONDS = 90
 
 
 def lines_of(program: str, folder: Path, *command: str) -> list[str]:
-    """Return what a program prints that is run from a file, and ends well."""
+    """Run a program from a file; it must end without an error. Returns: the lines that it prints."""
     path = folder / "program.py"
     path.write_text(textwrap.dedent(program))
     done = subprocess.run(

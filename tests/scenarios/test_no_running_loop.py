@@ -1,6 +1,6 @@
 """Blocking-style code in dhagas finds no running loop, as in a plain thread: asyncio, asgiref, Flask, Django.
 
-All of it without a patch.
+All this needs no patch.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_main_code_and_its_callbacks_keep_their_views() -> None:
 
 @pytest.mark.long("the hub waits five seconds for a mutex")
 def test_a_finalizer_in_a_lap_finds_the_scheduler_and_is_refused_where_it_would_park() -> None:
-    """On the hub, in a lap that shows no loop, with a scheduler that has no main code."""
+    """The finalizer runs on the hub, in a lap that shows no loop, and its scheduler has no main code."""
     seen: list[object] = []
     lock = threading.Lock()
 
@@ -162,7 +162,7 @@ def test_a_foreign_greenlet_in_a_guest_spawns_on_the_guest_and_cannot_park() -> 
     assert asyncio.run(main())
 
 
-# ---- a loop that a dhaga runs by the standard asyncio blocks it
+# ---- a loop that a dhaga runs by the standard asyncio blocks this dhaga
 
 
 @pytest.mark.parametrize("place", PLACES)

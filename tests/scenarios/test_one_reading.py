@@ -22,7 +22,7 @@ from tests.http.wire import parse
 SEEDS = range(1500)
 
 PEERS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "http/peer_framings.json").read_text())
-"""How many requests gevent and eventlet understood of each framing: ``tests/http/peer_framings.py`` has recorded it."""
+"""Numbers of requests that gevent and eventlet understood of each framing, recorded by tests/http/peer_framings.py."""
 
 TAKEN = {
     "an empty line before the request line": "RFC 9112, 2.2: a server should ignore one",
@@ -31,7 +31,7 @@ TAKEN = {
     "chunks at an upgrade": "as before",
     "an upgrade that the app does not make": "as before",
 }
-"""What we serve, and gevent or eventlet does not."""
+"""Framings that we serve, and gevent or eventlet does not."""
 
 EMPTY_LINE = {
     *(30, 136, 167, 205, 344, 352, 437, 561, 668, 763, 819),
@@ -40,11 +40,11 @@ EMPTY_LINE = {
 """Seeds that put an empty line before a request line: neither gevent nor eventlet ignores it."""
 
 RESET_BYTES = 16_384
-"""A refused client that has sent more may be reset before it has read the answer, as by the originals."""
+"""A refused client that has sent more bytes may be reset before it has read the answer, as by the originals."""
 
 
 class Handler(WSGIHandler):
-    """A class of the program's own: gevent's public face, not the C parser's connection."""
+    """A handler class of the program's own: it has gevent's public face, not the C parser's connection."""
 
 
 class Protocol(wsgi.HttpProtocol):
@@ -88,7 +88,7 @@ SERVERS = {
 }
 
 NEED_HOST = "serve", "gevent.pywsgi"
-"""Those that answer by the C parser's connection. Handlers serve HTTP/1.1 without Host, as their originals do."""
+"""Servers that answer by the C parser's connection. Handlers serve HTTP/1.1 without Host, as their originals do."""
 
 
 @pytest.fixture(params=SERVERS)
@@ -97,7 +97,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def refused_wrongly(address: Any, exempt: set[str]) -> dict[str, Any]:
-    """Return the framings that were not refused by a status that blames the client, with what became of them."""
+    """Return the framings that were not refused with a status that blames the client, and their outcomes."""
     wrong = {}
     for case, (data, status) in REFUSED.items():
         if status == 413 or case in exempt:  # a limit that the other servers do not have

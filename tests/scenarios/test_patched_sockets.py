@@ -1,4 +1,4 @@
-"""Sockets, selectors and TLS of patched programs, and what those have made before the patch."""
+"""Sockets, selectors and TLS of patched programs, and those that a program has made before the patch."""
 
 from __future__ import annotations
 

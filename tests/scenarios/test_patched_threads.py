@@ -1,4 +1,4 @@
-"""Threads of a patched program: what it sees of them, by public names and by private ones, and over forks."""
+"""Threads of a patched program, as it sees them by public and by private names, and after forks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of for
 
 
 def test_the_private_names_that_we_rely_on_exist() -> None:
-    """``new_name`` calls one, ``Opener`` adds to one, the table replaces three; `_thread` has what stands in for it."""
+    """``new_name`` calls one, ThreadEndLock adds to one, the table replaces three; dhaga.thread has more of them."""
     assert {"_newname", "_active", "_MainThread", "_DummyThread"} <= vars(standard).keys()
     assert hasattr(standard, "_shutdown_locks") is (sys.version_info < (3, 13))
     import _thread

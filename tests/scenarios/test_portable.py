@@ -153,7 +153,7 @@ def test_others_run_while_a_process_is_read_from_and_waited_for() -> None:
             process.stdin.write("go on\n")
             process.stdin.flush()
 
-        # If the read held the OS thread, the process would never be told.
+        # If the read held the OS thread, the process would never get its line.
         dhaga.spawn(answer)
         assert process.stdout.read().strip() == "42"
         assert process.wait(PATIENCE) == 0
@@ -164,7 +164,7 @@ def run(*arguments: str) -> tuple[str, str]:
 
 
 def started(*arguments: str, **variables: str) -> standard_subprocess.Popen[str]:
-    """Start a Python with pipes, as Wine's opens neither files nor the null device for its streams."""
+    """Start a Python with pipes, because Wine's Python opens neither files nor the null device for its streams."""
     paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
     return standard_subprocess.Popen(
         [sys.executable, *arguments],

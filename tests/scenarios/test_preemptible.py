@@ -1,4 +1,4 @@
-"""Where the program's code may be preempted: behind each door through which Dhaga calls it."""
+"""The program's code may be preempted behind each door through which Dhaga calls it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.kit.scripts import prints
 
 
 def test_behind_each_door_no_function_of_dhaga_keeps_the_turn() -> None:
-    """A door that is not marked as a call-out would keep all turns behind it."""
+    """Code behind a door that is not marked as a call-out would never be preempted."""
     assert prints(
         """
         import _thread, asyncio, http.server, sys, threading, urllib.request

@@ -1,4 +1,4 @@
-"""Private copies of real packages and real servers: a hundred dhagas wait at once, and the public copy is as ever."""
+"""Private copies of real packages and real servers: a hundred dhagas wait at once, and the public copy is unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_untouched():
 
 
 def address_of(variable: str, default: str) -> str:
-    """Return where a service is. Skips the test if it does not answer."""
+    """Return the address of a service. Skips the test if the service does not answer."""
     address = os.environ.get(variable, default)
     place = urllib.parse.urlsplit(address)
     try:
@@ -52,7 +52,7 @@ def address_of(variable: str, default: str) -> str:
 
 @contextlib.contextmanager
 def served(name: str) -> Iterator[str]:
-    """Return the URL of a server in a process of its own."""
+    """Run a server in a process of its own, and yield its URL."""
     command = [sys.executable, "-m", "tests.packages.services", name]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         try:

@@ -25,7 +25,7 @@ def started(first: int, count: int, *way: str) -> subprocess.Popen[bytes]:
 
 
 def outcomes(program: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """Return what programs came to, by seed."""
+    """Return the outcomes of programs, by seed."""
     with program:
         found: dict[str, Any] = json.loads(program.communicate()[0])
     return found

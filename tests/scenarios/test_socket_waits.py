@@ -37,9 +37,9 @@ def errno_of(operate: Callable[[], Any]) -> int | None:
 
 
 def parked(wait: Wait) -> dhaga.Dhaga:
-    """Start the operation in a dhaga, and see it park."""
+    """Return a dhaga that has started the operation and has parked in it."""
     d = dhaga.spawn(wait.operate, name="waits")
-    for _ in range(100):  # what tries again from time to time is about to, now and then
+    for _ in range(100):  # an operation that retries from time to time may be runnable
         settle()
         if d.state == "WAITING":
             break
@@ -315,7 +315,7 @@ def test_timeouts_are_kept_as_the_standard_keeps_them() -> None:
 def test_a_cancel_ends_the_wait_and_loses_nothing(case: Case, stack: ExitStack) -> None:
     endings: list[Any] = [lambda d: d.cancel("enough"), lambda d: d.time_out_park()]
     if case.__name__ == "readline" or case in TRYING:
-        endings.pop()  # after a timeout a file of a socket is not read on; and a pause that is over is not an error
+        endings.pop()  # after a timeout a socket's file is not read on; and the end of a pause is not an error
     with virtual_clock(), stack:
         wait = case(stack)
         for end in endings:

@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans: a dhaga's are children of that in which it was spawned, a submitted call's of its caller's."""
+"""OpenTelemetry's spans: spans of a dhaga or a submitted call are children of the span in which it was started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ sdk = pytest.importorskip("opentelemetry.sdk.trace")
 
 
 def spans_of(work: Callable[[Any], object]) -> dict[str, str | None]:
-    """Return the names of the spans that work makes with a tracer, and of the parent of each."""
+    """Return the name of each span that ``work`` makes with a tracer, and the name of its parent."""
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 

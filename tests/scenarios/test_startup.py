@@ -1,4 +1,4 @@
-"""What the start of a process imports, and what it leaves to first use. What that costs: benchmarks/startup.py."""
+"""Modules imported at the start of a process, and those left to first use. Their cost: benchmarks/startup.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATER = {
     *("dhaga.testing", "dhaga.threading", "_dhaga_pytest", "pytest", "multiprocessing", "sqlite3"),
     *("tornado.httpclient", "tornado.iostream", "tornado.netutil", "tornado.web", "uvloop"),
 }
-"""What `import dhaga` leaves to the imports of the program."""
+"""Modules that `import dhaga` leaves to the imports of the program."""
 
 
 def test_import_dhaga_imports_no_more_than_the_kernel_needs() -> None:

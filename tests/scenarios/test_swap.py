@@ -1,6 +1,6 @@
-"""What fails under gevent 26.9 and must work here: eight sentences, each a test named so, in patched programs.
+"""Eight statements, false under gevent 26.9, that must hold here: each names a test, which runs a patched program.
 
-A native thread is made there by ``dhaga.monkey.original("threading", "Thread")``.
+The programs make native threads by ``dhaga.monkey.original("threading", "Thread")``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PATCHED = """
 
 
 def test_a_queue_fed_from_a_native_thread_wakes_a_dhaga_within_1_ms() -> None:
-    """The median of 40, in the best of five attempts; on an idle machine it is below 0.2 ms.
+    """The median of 40 wakes, in the best of five attempts; on an idle machine it is below 0.2 ms.
 
-    On a busy one OS threads keep each other waiting for longer than that: it may be five times what those take.
+    On a busy machine OS threads also wake later than within 1 ms: the median may be five times theirs.
     """
     assert prints(
         PATCHED
@@ -83,7 +83,7 @@ def test_cancel_from_a_native_thread_is_delivered() -> None:
 
 
 def test_event_wait_while_only_a_native_thread_can_set_it_waits() -> None:
-    """gevent raises LoopExit, there being nothing else to do in its thread."""
+    """gevent raises LoopExit, because its thread has nothing else to do."""
     assert prints(
         PATCHED
         + """

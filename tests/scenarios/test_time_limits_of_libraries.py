@@ -1,6 +1,6 @@
-"""The time limits that libraries keep themselves end waits on dhagas as in threads, whatever hook makes them park.
+"""Time limits that libraries enforce themselves end waits on dhagas as in threads, by each hook that makes them park.
 
-The program is ``tests/kit/silent_peers.py``. Run plain and patched, it must say the same of each limit.
+The program is ``tests/kit/silent_peers.py``. Run plain and patched, it must report the same outcome of each limit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def started(*options: str) -> subprocess.Popen[bytes]:
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # the pool and gRPC log that nobody answers
+        stderr=subprocess.DEVNULL,  # the pool and gRPC log that no peer answers
     )
 
 
 def outcomes(program: subprocess.Popen[bytes]) -> Any:
-    """Return what a program has said of each limit."""
+    """Return the outcomes of limits that a program has reported."""
     with program:
         return json.loads(program.communicate(timeout=120)[0])
 

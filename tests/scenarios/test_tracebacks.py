@@ -34,7 +34,7 @@ def never_ending() -> dhaga.Dhaga:
     return dhaga.spawn(dhaga.park, "cancelled below", daemon=True)
 
 
-# Each parks.
+# Each raises ParkError in a coroutine.
 CALLS: dict[str, Callable[[], object]] = {
     "sleep": lambda: dhaga.sleep(1),
     "sleep(0)": dhaga.sleep,

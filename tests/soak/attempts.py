@@ -111,10 +111,9 @@ class Attempt:
         client = None
         try:
             with socket.socket() as sock:
-                try:
-                    sock.connect(server.address)
-                finally:
-                    client = sock.getsockname()
+                sock.bind((server.address[0], 0))  # a failed connect() takes the address away
+                client = sock.getsockname()
+                sock.connect(server.address)
                 talk(sock)
         except (OSError, BaseExceptionGroup) as error:
             if not all(self.explains(leaf, server.address, client) for leaf in leaves(error)):

@@ -1,4 +1,4 @@
-"""Tables of what code sees of its starter's states, each made by a program of its own (``__main__.py``)."""
+"""Tables of the states that code sees of its starter. A program (``__main__.py``) makes each table."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 120
-"""Seconds after which a program that hangs is killed; the machine may be busy."""
+"""Number of seconds after which a hanging program is killed; the machine may be busy."""
 
 IN_THE_CONTEXT = "context_variable", "flask_request", "opentelemetry_context"
-"""The states that go with a context alone. Django's are marked by asgiref with the thread that has set them."""
+"""The states that belong only to a context. asgiref also binds Django's states to the thread that has set them."""
 
 Seen = dict[str, dict[str, "str | None"]]
-"""By user, by state: what was seen."""
+"""For each user and state: the value that code has seen."""
 
 Table = dict[str, Seen]
-"""By way to start code."""
+"""For each way to start code: the values that the code has seen."""
 
 
 def table(name: str, *options: str, **environment: str) -> Table:
@@ -38,7 +38,7 @@ def table(name: str, *options: str, **environment: str) -> Table:
 
 
 def exposes(table: Table, way: str, state: str) -> set[str]:
-    """Return whose values of a state code has seen that was started in a way."""
+    """Return the owners of the values of a state that code has seen. ``way``: how the code was started."""
     return {whose(user, seen[state]) for user, seen in table[way].items()}
 
 

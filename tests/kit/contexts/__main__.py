@@ -1,8 +1,9 @@
-"""A program: what code sees of its starter's states, and of other users', by each way to start it.
+"""A program that shows the states that code sees of its starter and of other users, for each way to start code.
 
-``python -m tests.kit.contexts standard | faces | ours | gevents | eventlets`` prints JSON: by way and place, by user,
-each state as it was seen. Three users come one after the other. Each sets every state to the own name, and starts code;
-that notes what it sees, and leaves states of its own behind. A server is started with the states of ``starter``.
+``python -m tests.kit.contexts standard | faces | ours | gevents | eventlets`` prints JSON: for each way and place, and
+for each user, the states that the code has seen. Three users come one after another. Each user sets every state to the
+user's name, and starts code. This code notes the states that it sees, and leaves its own states behind. A server is
+started with the states of ``starter``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ USERS = ("alice", "bob", "carol")
 
 
 def visit(user: str, start: Start, seen: Seen) -> object:
-    """Be the request of a user. Returns: what is to be awaited, if anything."""
+    """Set the states of a user, and start code. Returns: the result of the start, which may be awaitable."""
 
     def work(*_: object) -> None:
         seen[user] = see()
@@ -72,7 +73,7 @@ def from_coroutines(start: Start, seen: Seen) -> None:
 
 
 def from_clients(serve: Serve) -> Seen:
-    """Return what the requests of two connections see, of which one carries two users."""
+    """Return the states that the requests of two connections see. The first connection carries two users."""
     seen: Seen = {}
 
     def app(user: str) -> None:
@@ -101,7 +102,7 @@ def main() -> None:
         importlib.import_module(f".{table}", __package__).all_ways()
     seen: Table = {}
     for name, (opens, places) in ways.items():
-        # In a coroutine gevent's own waits would block the loop.
+        # In a coroutine, the waits of gevent and eventlet would block the loop.
         for place in (each for each in places if each != "coroutine" or table in ("standard", "ours")):
             seen[f"{name}, from {place}"] = {}
             with opens() as start:

@@ -1,4 +1,4 @@
-"""The ways of eventlet: its own, or those of ``dhaga.compat``."""
+"""The ways to start code with eventlet: the package itself, or ``dhaga.compat``."""
 
 from __future__ import annotations
 

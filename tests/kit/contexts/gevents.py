@@ -1,4 +1,4 @@
-"""The ways of gevent: its own, or those of ``dhaga.compat``."""
+"""The ways to start code with gevent: the package itself, or ``dhaga.compat``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def all_ways() -> None:
         timers.append(get_hub().loop.timer(0.001))
         timers[-1].start(work)
 
-    timers: list[Any] = []  # one that is dropped never fires
+    timers: list[Any] = []  # a timer without a reference never fires
     add_way("hub: link", partial(until_done, link))
     add_way("hub: run_callback", partial(until_done, lambda work: get_hub().loop.run_callback(work)))
     add_way("hub: timer", partial(until_done, timer))

@@ -1,4 +1,4 @@
-"""The modules of threads that a table is about: the standard ones, or Dhaga's faces."""
+"""The thread modules of a table: the standard modules, or those of Dhaga."""
 
 from __future__ import annotations
 

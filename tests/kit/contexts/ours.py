@@ -1,4 +1,4 @@
-"""Dhaga's own ways."""
+"""The ways to start code with Dhaga's own functions."""
 
 from __future__ import annotations
 

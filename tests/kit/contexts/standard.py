@@ -1,4 +1,4 @@
-"""The ways of the standard library. ``threads`` takes the modules to use: the standard's, or Dhaga's faces."""
+"""The ways to start code with the standard library. ``threads`` uses the modules of ``modules.py``."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def multiprocessing_pool(name: str) -> Iterator[Start]:
 
 def coroutines() -> None:
     def on_loop(how: Callable[[Any, Work], object]) -> Start:
-        """Return a way that has the loop call something, and awaits that."""
+        """Return a way in which the loop calls the code, and the starter awaits this call."""
 
         async def start(work: Work) -> None:
             loop, called = asyncio.get_running_loop(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""The states of a request: each can be set to a user, and looked at by code that the request starts."""
+"""The states of a request. Each can be set to a user, and read by code that the request starts."""
 
 from __future__ import annotations
 

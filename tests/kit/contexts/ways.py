@@ -1,4 +1,4 @@
-"""The table's rows: ways to start code, and servers that start it for requests."""
+"""The rows of a table: ways to start code, and servers that start code for requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERYWHERE = ("main code", "thread", "coroutine")
 
 
 def way(name: str, *places: str) -> Callable[[Callable[[], Iterator[Start]]], None]:
-    """Decorate what yields a way to start code."""
+    """Decorate a generator function that yields a way to start code."""
 
     def add(opens: Callable[[], Iterator[Start]]) -> None:
         ways[name] = Way(contextmanager(opens), places or EVERYWHERE)
@@ -54,7 +54,7 @@ def until_done(start: Start, work: Work) -> None:
 
 
 def call_back(pool: Any, work: Work) -> None:
-    """Have a pool's call make ``work`` at its end, and wait for that."""
+    """Call ``work`` as the done callback of a pool's call, and wait until it has run."""
     gate = threading.Event()
 
     def start(work: Work) -> None:

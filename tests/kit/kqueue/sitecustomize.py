@@ -3,11 +3,11 @@
 Python imports this module at its start, before asyncio chooses a selector: the folder is in ``PYTHONPATH``, which child
 processes inherit. The names of epoll, which those systems lack, are removed.
 
-Kept is what kqueue(2) says of the filters for reading and writing: one registration per filter, edges by EV_CLEAR,
-EV_ONESHOT, EV_DISABLE, ENOENT for a change of an unknown registration, EV_EOF, errors as events where there is room for
-them; closing an fd removes its registrations, and no forked child inherits the queue. Not here: ``data``, ``fflags``,
-other filters, and regular files, which get EINVAL. An edge of one filter may report the other's state once more. pidfds
-stay.
+The filters for reading and writing behave as kqueue(2) says: one registration per filter, edges with EV_CLEAR,
+EV_ONESHOT, EV_DISABLE, ENOENT for a change of an unknown registration, EV_EOF, and errors as events if there is room
+for them. Closing an fd removes its registrations, and a forked child does not inherit the queue. Not here: ``data``,
+``fflags``, other filters, and regular files, which get EINVAL. An edge of one filter may also report the other filter's
+state again. The functions for pidfds remain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class kevent:
 
 
 class Registration(NamedTuple):
-    """What a filter of an fd was registered with. ``file``: of device and inode."""
+    """The registration of a filter of an fd. ``file``: device and inode of the registered file."""
 
     flags: int
     udata: int
@@ -62,13 +62,13 @@ class Registration(NamedTuple):
 
 
 def file_of(fd: int) -> tuple[int, int]:
-    """Return what tells the file under a number from the next one. Raises: OSError (EBADF)."""
+    """Return device and inode, which differ between successive files of one fd. Raises: OSError (EBADF)."""
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
 
 
 def mask_of(filters: dict[int, Registration]) -> int:
-    """Return what epoll watches for the filters of an fd."""
+    """Return the events that epoll watches for the filters of an fd."""
     mask = 0
     for number, registered in filters.items():
         mask |= 0 if registered.flags & DISABLE else EVENTS[number]
@@ -80,7 +80,7 @@ open_queues: weakref.WeakSet[kqueue] = weakref.WeakSet()
 
 
 class kqueue:
-    """An epoll, and by fd the filters that are registered."""
+    """An epoll object, and the registered filters of each fd."""
 
     def __init__(self) -> None:
         self.epoll = epoll()
@@ -142,7 +142,7 @@ class kqueue:
         self.keep(fd, filters)
 
     def holds(self, fd: int, same_file: bool) -> bool:
-        """Return whether epoll still knows the file under this number."""
+        """Return whether epoll still watches the registered file under this fd."""
         try:
             self.epoll.modify(fd, mask_of(self.registered[fd]))
         except FileNotFoundError:
@@ -168,7 +168,7 @@ class kqueue:
                 raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
 
     def events(self, fd: int, found: int) -> Iterator[kevent]:
-        """Yield the events of an fd; none if that was closed: epoll keeps a file that is open under another number."""
+        """Yield the events of an fd, none after its close: epoll keeps a file that is still open under another fd."""
         filters = self.registered.get(fd, {})
         for number, registered in list(filters.items()):
             try:

@@ -1,3 +1,3 @@
-"""Hides ``_wmi`` from ``platform``: a query ends Wine's process by a function of propsys.dll that Wine lacks."""
+"""Hides ``_wmi`` from ``platform``: a query calls a function of propsys.dll that Wine lacks, and ends the process."""
 
 raise ImportError("Wine answers no queries of WMI")

@@ -1,7 +1,7 @@
-"""Stands in for ``trustme``, whose cryptography Wine cannot load: it gives certificates that another machine made.
+"""Replaces ``trustme``, whose cryptography Wine cannot load, with certificates that another machine has made.
 
-``python tests/kit/wine/trustme.py FILE`` makes them there, with the real ``trustme``, and FILE is found beside this
-module as ``certificates.json``. There are two authorities, of which the first has signed for ``NAMES``.
+``python tests/kit/wine/trustme.py FILE`` makes them there, with the real ``trustme``. FILE must then be beside this
+module, as ``certificates.json``. There are two authorities, of which the first has signed for ``NAMES``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 def make(file: Path) -> None:
     """Write the certificates of two authorities. From: a machine that has ``trustme``."""
-    sys.path.remove(str(HERE))  # else this module would be found
+    sys.path.remove(str(HERE))  # otherwise the import would find this module
     import trustme  # the real one
 
     made = []
@@ -59,7 +59,7 @@ class LeafCert:
 
 
 class CA:
-    """The next of the authorities."""
+    """An authority: the next of the two at each creation."""
 
     made = 0
 

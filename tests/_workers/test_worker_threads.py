@@ -10,7 +10,7 @@ import pytest
 import dhaga
 from dhaga._workers import offload
 from dhaga._workers.offload import OffloadPool
-from dhaga._workers.offloaded_call import WorkerThread
+from dhaga._workers.worker_threads import WorkerThread
 
 # ---- calls within calls
 
@@ -30,6 +30,48 @@ def test_pools_call_each_other(wal: OffloadPool, main_dhaga: None) -> None:
         assert wal.offload(lambda: index.offload(lambda: threading.current_thread().name)) == "index"
 
 
+def test_a_finalizer_that_strikes_the_holder_of_the_guard_makes_its_call_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    idents: list[int] = []
+
+    class Connection:
+        def __del__(self) -> None:
+            idents.append(pool.offload(threading.get_ident))
+
+    def make(thread: WorkerThread, pool: OffloadPool) -> None:
+        assert pool.workers.guard._is_owned()
+        Connection()
+        initialize(thread, pool)
+
+    def offload() -> None:
+        idents.extend((threading.get_ident(), pool.offload(threading.get_ident)))
+
+    pool, initialize = OffloadPool("struck", 1), WorkerThread.__init__
+    monkeypatch.setattr(WorkerThread, "__init__", make)
+    caller = threading.Thread(target=offload, daemon=True)
+    caller.start()
+    caller.join(30)
+    assert not caller.is_alive()
+    finalizers, callers, threads = idents
+    assert finalizers == callers != threads
+    pool.shutdown()
+
+
+# ---- idle threads
+
+
+def test_a_thread_that_is_woken_as_its_idle_time_ends_is_woken_once() -> None:
+    """The gate opens after the thread's wait at the gate has timed out."""
+    pool = OffloadPool("idle", 1)
+    thread = WorkerThread(pool)
+    pool.workers.threads.add(thread)
+    pool.workers.idle.append(thread)
+    pool.workers.wake_idle_thread()
+    pool.workers.end_if_idle(thread)
+    assert thread in pool.workers.threads and not thread.gate.acquire(False)
+
+
 # ---- threads that do not start
 
 
@@ -42,7 +84,7 @@ def test_that_no_thread_can_be_started_is_raised(main_dhaga: None, monkeypatch: 
     monkeypatch.setattr(WorkerThread, "start", fails)
     with pytest.raises(RuntimeError, match="can't start"):
         dhaga.offload(int)
-    assert not none._calls and not none._threads and dhaga.current().scheduler.outside_calls == 0
+    assert not none.workers.calls and not none.workers.threads and dhaga.current().scheduler.outside_calls == 0
 
 
 def test_calls_whose_threads_fail_to_start_together_all_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +105,7 @@ def test_calls_whose_threads_fail_to_start_together_all_fail(monkeypatch: pytest
         starting.append(thread)
         if len(starting) == 1:
             second.start()
-        while len(starting) < 2 or (thread is starting[1] and starting[0] in pool._threads):
+        while len(starting) < 2 or (thread is starting[1] and starting[0] in pool.workers.threads):
             time.sleep(0.001)
         raise RuntimeError("can't start new thread")
 
@@ -72,7 +114,7 @@ def test_calls_whose_threads_fail_to_start_together_all_fail(monkeypatch: pytest
     for caller in (first, second):
         caller.join(30)
     assert [error.endswith("can't start new thread") for error in errors] == [True, True]
-    assert not pool._calls and not pool._threads
+    assert not pool.workers.calls and not pool.workers.threads
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -84,12 +126,12 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_pool_whole(
 
     def start_and_raise(thread: threading.Thread) -> None:
         if not begun:
-            pool._guard.acquire()
+            pool.workers.guard.acquire()
         start(thread)
         if begun:
             began.wait(30)
         else:
-            pool._guard.release()
+            pool.workers.guard.release()
         raise KeyboardInterrupt
 
     pool, start = OffloadPool("struck", 1), WorkerThread.start
@@ -100,4 +142,4 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_pool_whole(
     gate.set()
     assert dhaga.spawn(pool.offload, pow, 2, 3).result(30) == 8
     pool.shutdown()
-    assert not pool._calls and not pool._threads and not pool._idle
+    assert not pool.workers.calls and not pool.workers.threads and not pool.workers.idle
