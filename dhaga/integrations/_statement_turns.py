@@ -4,7 +4,7 @@ SQLite calls a progress handler between steps, in the statement's OS thread, so 
 affected. Rejected: an OS thread for each statement, because it would cost 40 µs for each statement, and the program's
 SQL functions and converters would run outside their dhaga.
 While a statement pauses, other calls on the connection wait for the statement's end, as threads wait for SQLite's lock.
-No statement pauses on a connection that several OS threads may use: see ``_dhaga_new_handler`` in ``sqlite3.py``.
+No statement pauses on a connection that several OS threads may use or that shares a cache: see ``_dhaga_new_handler`` in ``sqlite3.py``.
 A dhaga that already iterates over rows does not wait: SQLite allows nested steps, but no nested pauses.
 """
 

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial, wraps
 from itertools import chain
+from os import fsencode
 from typing import Any
 
 from .._kernel import originals
@@ -139,17 +140,19 @@ class Connection(StandardConnection):
 
     _dhaga_turns = StatementTurns()
     _dhaga_new_handler: Callable[[], Callable[[], bool] | None]
-    """Returns Dhaga's progress handler, or None if several OS threads may use the connection.
+    """Returns Dhaga's progress handler, or None if several OS threads may use the connection, or it shares a cache.
 
     A progress handler acquires the interpreter lock within a statement. Meanwhile another OS thread might hold this
-    lock and wait in C for the end of the statement.
+    lock and wait in C for the end of the statement. A statement also holds the mutex of a shared cache. Other
+    connections of the cache would wait in C for a statement that pauses.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, database: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(database, *arguments, **options)
         self._dhaga_turns = StatementTurns()
-        same_thread = arguments[4] if len(arguments) > 4 else options.get("check_same_thread", True)
-        self._dhaga_new_handler = self._dhaga_turns.new_handler if same_thread else lambda: None
+        same_thread = arguments[3] if len(arguments) > 3 else options.get("check_same_thread", True)
+        pauses = same_thread and b"cache=shared" not in fsencode(database)
+        self._dhaga_new_handler = self._dhaga_turns.new_handler if pauses else lambda: None
         super().set_progress_handler(self._dhaga_new_handler(), STEPS)
         self._dhaga_take_timeout()
 

@@ -184,6 +184,21 @@ def test_a_connection_of_several_threads_has_only_the_programs_progress_handler(
     integration.uninstall()
 
 
+def test_connections_of_a_shared_cache_do_not_wait_for_a_statement_that_pauses() -> None:
+    assert prints("""
+        import dhaga.monkey
+        dhaga.monkey.patch()
+        import dhaga, sqlite3
+        numbers = "with recursive r(i) as (select 1 union all select i + 1 from r where i < 1000000)"
+        connections = [sqlite3.connect("file:cached?mode=memory&cache=shared", uri=True) for _ in range(2)]
+        connections[0].executescript("create table t (a); insert into t values (1)")
+        counting = dhaga.spawn(lambda: connections[0].execute(f"{numbers} select count(*) from r, t").fetchall())
+        dhaga.sleep(0)
+        print(connections[1].execute("select count(*) from t").fetchall())
+        print(counting.result())
+    """) == ["[(1,)]", "[(1000000,)]"]
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 15), reason="takes keywords only")
 @pytest.mark.parametrize("arguments, shared", [((), False), ((5, 0, "", False), True), ((5, 0, "", True), False)])
 @pytest.mark.filterwarnings("ignore:Passing more than 1 positional argument:DeprecationWarning")
