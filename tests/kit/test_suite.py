@@ -52,6 +52,7 @@ def test_one_that_hangs_or_dies_fails_alone_and_the_names_of_all_come_last(tmp_p
     assert not any("pluggy" in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome, last", [("", "1 flaky"), ("assert False", "1 failed"), ("os.abort()", "1 died")])
 def test_in_ci_a_test_that_fails_once_is_reported_and_the_run_passes(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, outcome: str, last: str
