@@ -43,7 +43,7 @@ The default of the package is 10 connections. With this default and 512 concurre
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__path__":  # with it, this module would be a package, and an import would run submodules a second time
+    if name == "__path__":  # this attribute would make the module a package, and imports would run submodules again
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(standard, name)
 

@@ -387,7 +387,7 @@ class Master:
             worker = Worker(self.setup, self.listeners[slot], self.threads, self.grace, processes)
             try:
                 raise SystemExit(worker.run(worker_end))
-            except OSError:  # for example, of a signal handler; the caller would take it for the error of a fork
+            except OSError:  # of a signal handler, for example; the caller would mistake it for an error of the fork
                 logger.exception("worker %d has failed", os.getpid())
                 raise SystemExit(EXIT_FAILURE) from None
         worker_end.close()

@@ -70,7 +70,7 @@ class Worker(Service):
         with pipe, contextlib.suppress(OSError):
             pipe.send(SERVES)
             pipe.recv(1)
-        logger.error("worker %d drains, as the master has died", os.getpid())
+        logger.error("worker %d drains, because the master has died", os.getpid())
         self.stop_requests.put_nowait(signal.SIGTERM)
 
     def hastens(self, request: object) -> bool:

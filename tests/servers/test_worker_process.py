@@ -213,7 +213,7 @@ def test_workers_end_when_their_master_is_killed(tmp_path: pathlib.Path) -> None
         running.begin(2)
         with wait_within(running) as sock:
             running.signal(signal.SIGKILL)
-            running.wait_for("worker (.*) drains, as the master has died", 2)
+            running.wait_for("worker (.*) drains, because the master has died", 2)
             sock.sendall(b"go on")
             assert sock.recv(100) == b"1"
         assert running.end() == -signal.SIGKILL  # at the end of the log no worker is left that could write to it
@@ -236,7 +236,7 @@ def test_a_worker_that_would_outlive_a_dead_master_is_ended_by_an_alarm(tmp_path
     with start(tmp_path, OUTLIVING, grace=0.1) as running:
         running.begin()
         running.signal(signal.SIGKILL)
-        running.wait_for("worker (.*) drains, as the master has died")
+        running.wait_for("worker (.*) drains, because the master has died")
         assert running.end() == -signal.SIGKILL
 
 

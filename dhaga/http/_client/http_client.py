@@ -175,10 +175,10 @@ def new_client(settings: dict[str, Any]) -> AsyncHTTPClient:
 
 
 def fetch_cleaned(fetch_impl: Callable[..., None], request: Any, callback: Any) -> None:
-    """Call Tornado's ``fetch_impl``, but after a redirect remove what belongs only to the original request.
+    """Call Tornado's ``fetch_impl``, but remove the parts of a request that a redirect must not repeat.
 
-    This is Proxy-Authorization, as in the ``requests`` package, and the body producer of a request that has become a
-    GET. Tornado itself removes the body, and Authorization and Cookie if the origin changes.
+    These parts are Proxy-Authorization, as in the ``requests`` package, and the body producer if the request has
+    become a GET. Tornado itself removes the body, and Authorization and Cookie if the origin changes.
     """
     original = getattr(request, "original_request", None)
     if original is not None:

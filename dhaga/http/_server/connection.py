@@ -6,8 +6,8 @@ over the socket.
 
 ``idle_timer`` limits each wait for the next request, for the rest of a head and for a piece of a body. ``send_timer``
 limits each wait for the client to read a piece of a response. Both are off while the app works. Waits for the body are
-also limited if another dhaga of the same OS thread reads it. Before a connection is reused, the unread rest of a body
-is read and dropped, up to ``DRAIN_BYTES``. If a client still sends when the connection ends, the server reads for
+also limited if another dhaga of the same OS thread reads the body. Before a connection is reused, the unread rest of a
+body is read and dropped, up to ``DRAIN_BYTES``. If a client still sends when the connection ends, the server reads for
 ``LINGER_SECONDS`` before it closes the socket. An immediate close would send a RST, which discards the response. The
 module ``timed_transfers`` receives bodies and sends bytes, ``request_parser`` parses requests, and ``response`` makes
 the bytes of the response.
@@ -249,7 +249,7 @@ class ServerConnection(Transfers):
         """Close the file of a body, so that no dhaga of the app reads the next request's body from this file."""
         self.body = None
         try:
-            if self.receiving:  # maybe in another OS thread: close() would block until its read returns
+            if self.receiving:  # a read may be in another OS thread, and close() would wait for its end
                 raise RuntimeError
             body.close()
         except RuntimeError:  # another dhaga is inside a read of the io.BufferedReader
@@ -342,12 +342,12 @@ class ServerConnection(Transfers):
         if self.client_gone or self.upgraded or not self.client_may_send():
             return
         if hasattr(self.sock, "unwrap"):
-            send_close_notify(self.sock)  # the shutdown below ends TLS without it
+            send_close_notify(self.sock)  # the shutdown below ends TLS without a close_notify
         self.sock.shutdown(SHUT_WR)
         self.idle_timer.arm(LINGER_SECONDS)
         clock = self.me.scheduler.clock
         ends_at = clock() + LINGER_SECONDS
-        while self.sock.recv(RECEIVE_BYTES) and clock() < ends_at:  # the timer ends no recv that need not wait
+        while self.sock.recv(RECEIVE_BYTES) and clock() < ends_at:  # the timer ends only a recv that waits
             self.parser.close()
 
     def log_client_gone(self, error: OSError) -> None:

@@ -21,7 +21,8 @@ class RequestBody(io.RawIOBase):
     ``receive_more`` appends the next piece to ``pieces``, or returns False at the body's end.
 
     Parks: until data arrives (``read fd N``). Raises: OSError if the client disconnects, is too slow, or sends a
-    malformed body. Also after a cancelled read: ``io.BufferedReader`` drops the bytes that such a read has received.
+    malformed body. A read after a cancelled read also raises OSError, because ``io.BufferedReader`` drops the bytes
+    that the cancelled read has received.
     """
 
     def __init__(self, pieces: deque[bytes], receive_more: Callable[[], bool]) -> None:

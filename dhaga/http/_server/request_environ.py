@@ -19,7 +19,7 @@ UNPREFIXED_KEYS = "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"
 """Fields whose keys in the environ have no prefix ``HTTP_``, as in CGI."""
 
 CACHE_SIZE = 1024
-"""Maximum number of cached names, and of cached hosts. Only an attacker sends more; further ones are not cached."""
+"""Maximum number of cached names, and of cached hosts. Only an attacker sends more. The rest is not cached."""
 
 
 class EnvironKeys(dict[str, str | None]):

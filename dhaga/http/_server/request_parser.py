@@ -130,7 +130,7 @@ class RequestParser:
         try:
             return self.whole_head(data, base)
         except Refusal:
-            self.check_partial_head(data)  # the refusal must not depend on the split of the bytes
+            self.check_partial_head(data)  # the refusal must not depend on how the bytes are split into reads
             raise
         finally:
             self.scanned, self.line_valid = 0, False

@@ -328,7 +328,7 @@ class Response(Framing):
             check_bytes(data)
         size = len(data)
         if (self.length is not None and self.length != size) or (self.bodiless and not size):
-            self.send_first(data)  # an app that leaves out the body for HEAD has not told its length
+            self.send_first(data)  # the app may have left out the body because of HEAD: its length is unknown
             self.finish()
             return
         head = self.head(size, whole=self.length is None)
