@@ -34,8 +34,9 @@ class NotLinearizable(AssertionError):
 class Call:
     """The record of one call, as a context manager around the call. The block sets ``result``.
 
-    If the block raises before that, the result stays ``UNKNOWN``. If it raises later, the call has ended with its
-    result. ``cancel()`` is for a call that had no effect: it removes the record from the history.
+    If the block raises an error before it sets ``result``, the result stays ``UNKNOWN``. After an error that is raised
+    later, the call counts as ended, with its result. ``cancel()`` is for a call that had no effect: it removes the
+    record from the history.
     """
 
     def __init__(self, history: History, name: str, arguments: tuple[Any, ...]) -> None:

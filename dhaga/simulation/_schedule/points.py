@@ -36,7 +36,7 @@ LINES_KEPT = 100_000
 
 @cache
 def library_folders() -> list[str]:
-    """Return the folders of the standard library and of installed packages. Cached, because a call takes 10 ms."""
+    """Return the folders of the standard library and of installed packages. The first call takes 10 ms."""
     paths = sysconfig.get_paths()
     found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     found += [*site.getsitepackages(), site.getusersitepackages()]

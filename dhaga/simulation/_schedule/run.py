@@ -22,7 +22,7 @@ from .strategies import Chooser
 from .switches import Switch
 
 YIELDS_BEFORE_JUMP = 1000
-"""The number of yields in a row per runnable dhaga after which the clock moves: the dhagas seem to await a deadline."""
+"""The number of consecutive yields, per runnable dhaga, after which the clock moves: the dhagas seem to poll."""
 
 EVENTS_PER_COLLECTION = 20_000
 """The number of events between garbage collections. The interpreter itself would collect at varying moments."""
@@ -229,7 +229,7 @@ class Run:
     # ---- points
 
     def choices(self, ready: list[Member]) -> list[Member]:
-        """Return ``ready``, with the clock added if the stall time that is left lasts until the next deadline."""
+        """Return ``ready``, with the clock added if the remaining stall time lasts until the next deadline."""
         if not self.chooser.stalls:
             return ready
         deadline = self.next_deadline()

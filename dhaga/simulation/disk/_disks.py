@@ -93,8 +93,9 @@ class Place(NamedTuple):
 class Disks(Part):
     """All disks of a network. ``folder``: their temporary directory; "" without a directory.
 
-    The program finds it as ``prefix``, a path through an fd of this process. So the paths of files are the same in each
-    run: the name of the directory differs, and with it the hashes of paths, and the order of a set of paths.
+    The program finds the directory under ``prefix``, a path through an fd of this process. So the paths of files are
+    the same in each run. The directory's own name differs from run to run. If paths contained this name, their hashes
+    and the order of a set of paths would also differ.
     """
 
     name = "the disk"

@@ -79,7 +79,7 @@ def refuse_flags(path: Any, flags: int, place: Place | None) -> None:
     for name, flag in NOT_SIMULATED.items():
         if flags & flag and (directory := place.directory if place is not None else directory_of(path)) is not None:
             where = named(place) if place is not None else f"{directory.disk.host}:{directory.name}"
-            raise refused(f"os.open() with {name}", where, "what it writes is neither cached nor has it a name")
+            raise refused(f"os.open() with {name}", where, "its writes bypass the cache, or its file has no name")
 
 
 def open_place(place: Place, flags: int, mode: int) -> int:

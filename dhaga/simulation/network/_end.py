@@ -31,7 +31,7 @@ NEW, LISTENING, CONNECTING, ANSWERED, CONNECTED = "new", "listening", "connectin
 FAILED, CLOSED = "failed", "closed"
 
 FILLER = b"." * 65_536
-"""Bytes that fill the send buffer of a stream. It is not writable before it is connected, so that no send succeeds."""
+"""Bytes that fill the send buffer of a stream until the stream is connected. So no send succeeds before that."""
 
 standard_fstat = os.fstat
 standard_dup = os.dup
@@ -120,11 +120,11 @@ class End:
 
     @property
     def is_over(self) -> bool:
-        """Whether the connection exists no more: after a reset, or after the ends of both directions."""
+        """Whether the connection no longer exists: after a reset, or after the ends of both directions."""
         return self.broken_off or (self.ended and self.at_end)
 
     def is_open(self) -> bool:
-        """Return whether the program has not closed the socket."""
+        """Return whether the socket is open in the program."""
         with duplicate_of(self) as own:
             return own is not None
 

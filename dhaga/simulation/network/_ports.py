@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Ports:
-    """The ports of all hosts of a network. ``bound``: the sockets by host, whether they are streams, and port."""
+    """The ports of all hosts of a network. ``bound``: the sockets by host, kind (stream or not) and port."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
