@@ -30,8 +30,8 @@ def command_line() -> argparse.ArgumentParser:
     parser = CommandLine(
         "dump",
         "PID",
-        description="Print what each dhaga of a live process waits for, since when, who holds that, and its stack. "
-        "Deadlocks come first. The process keeps running meanwhile. It must have an inspector: start it with "
+        description="For each dhaga of a live process, print its wait, the holder of the awaited object, and its stack."
+        " Deadlocks come first. The process keeps running meanwhile. It must have an inspector: start it with "
         "DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
     )
     add = parser.add_argument

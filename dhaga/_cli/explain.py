@@ -50,7 +50,7 @@ def refuse(message: str) -> int:
     hint = did_you_mean(first, errors_index.headings())
     print(
         f"{PROGRAM}: no message of Dhaga fits {first!r}{hint}\n"
-        f"without words, {PROGRAM} lists the exceptions; texts of other packages mean what they mean there",
+        f"without words, {PROGRAM} lists the exceptions; see other packages' own pages for their messages",
         file=sys.stderr,
     )
     return 1

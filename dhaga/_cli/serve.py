@@ -127,7 +127,7 @@ def command_line() -> CommandLine:
     parser = CommandLine(
         "serve",
         "MODULE:APP",
-        description="Serve the WSGI app APP of MODULE, or the one that MODULE:FACTORY() returns. The standard library "
+        description="Serve the WSGI app APP of MODULE, or the app that MODULE:FACTORY() returns. The standard library "
         "is patched first, so that blocking calls park. SIGHUP reloads the app; SIGTERM finishes the requests; SIGINT "
         "(Ctrl+C) and SIGQUIT exit at once.",
     )

@@ -254,7 +254,7 @@ def command_line() -> argparse.ArgumentParser:
         "simulate",
         "PROGRAM …",
         description="Run a threaded program (a file, a folder, or -m MODULE) by many seeds. A seed decides the turns "
-        "of threads, the time and all draws. Failures are made small.",
+        "of threads, the time and all draws. Failing runs are shortened.",
     )
     add = parser.add_argument
     add("--seeds", metavar="N", type=count, default=SEEDS, help=f"run this number of seeds (default: {SEEDS})")

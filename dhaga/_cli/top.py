@@ -68,7 +68,7 @@ def command_line() -> argparse.ArgumentParser:
         "--ungrouped",
         dest="grouped",
         action="store_false",
-        help="a row for each dhaga, not for all that wait for one thing",
+        help="a row for each dhaga, without groups",
     )
     add("--json", action="store_true", help="print the table once, as JSON")
     return parser

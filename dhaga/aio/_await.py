@@ -59,10 +59,10 @@ def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: floa
     """Wait for a coroutine, a Future or any other awaitable, of this or another loop, and return its result.
 
     A coroutine runs as a Task, in the caller's context. After a cancel or the ``timeout``, ``await_`` cancels the
-    awaitable and waits for its end. If it ends with a value nevertheless, return the value; the next park raises the
-    cancel. A dhaga, and a running call of an executor of OS threads, go on without a cancel. Within the coroutine, call
-    functions that need a running loop, which a dhaga does not see: ``asyncio.create_task``, before Python 3.14 also
-    ``asyncio.gather`` and Tornado's ``IOLoop.current()``.
+    awaitable and waits for its end. If the awaitable ends with a value nevertheless, ``await_`` returns the value, and
+    the next park raises the cancel. An awaited dhaga, and a running call of an executor of OS threads, are not
+    cancelled. A dhaga sees no running loop. So call functions that need such a loop within the coroutine:
+    ``asyncio.create_task``, before Python 3.14 also ``asyncio.gather`` and Tornado's ``IOLoop.current()``.
     Parks: ``await``. From: a dhaga, main code.
     Raises: errors of the awaitable; TimeoutError, Cancelled (also if the Task was cancelled elsewhere), TypeError,
     ParkError, RuntimeError (if the coroutine was awaited before).
@@ -260,9 +260,10 @@ class Awaited:
 
 
 class AwaitedOfThread(Awaited):
-    """A Future of ``concurrent.futures``. A Future of the scheduler's loop wraps it, and ends at the same time.
+    """A Future of ``concurrent.futures``, wrapped by a Future of the scheduler's loop. Both end at the same time.
 
-    A cancel is passed to the wrapped Future at once, and ends the wait. But a call in a dhaga ends by itself, later.
+    A cancel is passed to the wrapped Future at once, and ends the wait. If a dhaga runs the call, the wait lasts
+    until the call has ended.
     """
 
     __slots__ = ("source",)

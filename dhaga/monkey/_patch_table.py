@@ -62,7 +62,7 @@ TABLE = (
         "dhaga.thread",
         ("LockType", "RLock", "_local", "allocate", "allocate_lock", "get_ident", "start_new", "start_new_thread"),
     ),
-    Row("_thread", "dhaga.thread", ("_count",), why="test suites use it to find threads that were left over"),
+    Row("_thread", "dhaga.thread", ("_count",), why="test suites find leftover threads with this function"),
     Row("_thread", "dhaga.thread", ("lock", "start_joinable_thread"), when=hasattr(_thread, "start_joinable_thread")),
     Row(
         "_thread",
@@ -113,7 +113,7 @@ TABLE = (
     Row("builtins", "dhaga.io", ("open",)),
     Row("io", "dhaga.io", ("open",)),
     Row("builtins", "dhaga._iowait.terminal", ("input",)),
-    Row("getpass", "dhaga.io", ("_raw_input",), why="getpass reads a file that it makes by io.FileIO, which is C"),
+    Row("getpass", "dhaga.io", ("_raw_input",), why="getpass reads through io.FileIO, which is written in C"),
     Row("subprocess", "dhaga.subprocess", ("Popen",)),
     Row("fcntl", "dhaga._iowait.flock", ("flock",), when=find_spec("fcntl") is not None),
     Row("_multiprocessing", "dhaga._sync.semlock", ("SemLock",), when=find_spec("_multiprocessing") is not None),
@@ -127,20 +127,20 @@ TABLE = (
         "asyncio.unix_events",
         "dhaga.asyncio",
         ("_DefaultEventLoopPolicy",),
-        why="asyncio makes its policy from it, and programs get it by its deprecated public name",
+        why="asyncio creates its policy from this class, and programs get the class by a deprecated public name",
         when=POLICIES_ARE_PRIVATE,
     ),
     Row(
         "asyncio.unix_events:_DefaultEventLoopPolicy" if POLICIES_ARE_PRIVATE else "asyncio:DefaultEventLoopPolicy",
         "dhaga.asyncio:DefaultEventLoopPolicy",
         ("_loop_factory",),
-        why="programs' policies that are derived from the standard's make loops with it",
+        why="policies of programs, derived from the standard policy, create loops with this factory",
     ),
     Row(
         "asyncio:BaseEventLoop",
         "dhaga.asyncio:BaseEventLoop",
         ("_check_thread",),
-        why="in debug mode the loop of a scheduler would take its dhagas for other threads",
+        why="in debug mode, the loop of a scheduler would mistake its dhagas for other threads",
     ),
 )
 """The replaced names. In other modules, ``_rebind.rebind`` also replaces names that are bound to the same objects."""

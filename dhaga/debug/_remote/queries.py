@@ -92,7 +92,7 @@ class QueryHandlers:
         return self.dhagas.table(filter, sort, most, grouped, opened or ())
 
     def measure(self) -> Answer:
-        """Keep measuring the shares of the time. A client with a long pause between two tables asks this meanwhile."""
+        """Keep measuring the shares of the time. A client sends this query during a long pause between two tables."""
         self.dhagas.shares.now()
         return {}
 
@@ -105,7 +105,7 @@ class QueryHandlers:
         return {"interval": SAMPLE_SECONDS, "samples": self.samples.since(since), "preempted": preempted}
 
     def dump(self, ident: int = 0) -> Answer:
-        """Return the text dump of the dhaga, main code or OS thread with this ident; of the process if it is 0."""
+        """Return the text dump of the dhaga, main code or OS thread with this ident; 0 means the whole process."""
         if not ident:
             return {"text": text_of(snapshot())}
         for waiter in [*all_waiters(), *waiting_threads()]:
