@@ -34,9 +34,9 @@ class Pool:
     """A pool of ``threads`` schedulers, each in its own OS thread and with at most ``dhagas`` worker dhagas.
 
     From: a dhaga, main code, any thread, a coroutine. Workers are reused, and end after some idle time. ``max_pending``
-    limits the calls that have not begun: ``submit`` parks while that many are pending. The end of a ``with`` block
-    waits for all calls; if a Ctrl-C or a cancel ends the block, the calls are cancelled first. The interpreter's exit
-    also waits for all calls.
+    limits the calls that have not begun: ``submit`` parks while their number is at this limit. The end of a ``with``
+    block waits for all calls; if a Ctrl-C or a cancel ends the block, the calls are cancelled first. The
+    interpreter's exit also waits for all calls.
 
     >>> with Pool(threads=1) as pool: pool.submit(pow, 2, 10).result(), list(pool.map(abs, [-1, -2]))
     (1024, [1, 2])

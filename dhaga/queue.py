@@ -6,14 +6,14 @@ is no room. ``put`` hands an item over to the first waiting getter. The item of 
 ``_value`` until a ``get`` makes room and stores the item. So a woken waiter need not check the queue again, and no
 later caller overtakes it.
 
-``get`` removes an item without the mutex if one atomic call of a deque or list does that (see ``_sync/lock.py``). It
-then acquires the mutex only if putters wait. A subclass's own methods may run any code, so they are always called with
-the mutex held. ``_sync/queue_items.py`` sets three attributes of each queue. ``_stock_`` is the collection of items, or
-None if they may be removed only with the mutex held. ``_take_`` is the function that removes an item.
+``get`` needs no mutex if one atomic call of a deque or list removes the item (see ``_sync/lock.py``). In this case,
+``get`` acquires the mutex only if putters wait. A subclass's own methods may run any code, so they are always called
+with the mutex held. ``_sync/queue_items.py`` sets three attributes of each queue. ``_stock_`` is the collection of
+items, or None if items may be removed only with the mutex held. ``_take_`` is the function that removes an item.
 ``_hands_over_`` is true if an item may go straight to a getter.
 
 ``qsize`` counts a handed-over item until its getter runs. With OS threads, such an item would still be in the queue.
-Thread pools rely on that: they compute the number of threads to start from ``busy + qsize()``. But a caller whose
+Thread pools rely on this: they compute the number of threads to start from ``busy + qsize()``. But a caller whose
 ``get`` raises Empty at once can conclude that all items are gone. So from then on, ``qsize`` does not count the items
 that were handed over before.
 
@@ -21,8 +21,8 @@ If a program waits on ``not_empty`` or ``not_full``, the caller queues up among 
 is woken in its turn, without a hand-over. After the first use of these conditions, all calls of that queue hold the
 mutex.
 
-Rejected: an OS lock as the mutex, which costs six times as much as ours. Rejected: conditions, as in the standard
-Queue, because each item would wake a getter that then competes for the lock.
+Rejected: an OS lock as the mutex, because it costs six times as much as Dhaga's lock. Rejected: conditions, as in the
+standard Queue, because each item would wake a getter that then competes for the lock.
 """
 
 from __future__ import annotations

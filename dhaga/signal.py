@@ -174,7 +174,7 @@ def sigwaitinfo(sigset: Iterable[int]) -> Any:
 
 @builtin_function
 def sigtimedwait(sigset: Iterable[int], timeout: float) -> Any:
-    """Wait like ``sigwaitinfo``. Returns: None after ``timeout`` seconds. Raises: ValueError for NaN and below 0."""
+    """Wait like ``sigwaitinfo``. Returns: None after ``timeout`` seconds. Raises: ValueError for NaN, or below 0."""
     sigset = set(sigset)
     # The standard call raises the errors for NaN, and for numbers that are below 0 or too large.
     if isinstance(this_waiter(), OSThread) or not 0 < timeout <= originals.TIMEOUT_MAX:

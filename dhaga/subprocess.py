@@ -76,7 +76,7 @@ class Popen(standard.Popen[Any]):
     _killed = False
 
     def _execute_child(self, *args: Any) -> None:
-        """Start the process. A cancel meanwhile is raised at the next park, so that the new process is not lost."""
+        """Start the process. A cancel during the start is raised at the next park, so that the process is not lost."""
         with nullcontext() if parking_waiter() is None else shield():
             standard_execute_child(self, *args)
 
@@ -86,7 +86,7 @@ class Popen(standard.Popen[Any]):
         super().kill()
 
     def _internal_poll(self, *args: Any, **options: Any) -> Any:
-        """Return the exit status if the process has ended, also a status that a call for any child has stored."""
+        """Return the exit status of an ended process, even if a call that reaps any child has stored the status."""
         if self.returncode is None and self.pid in collected:
             return standard_wait(self, None)
         return standard_internal_poll(self, *args, **options)

@@ -95,8 +95,8 @@ def __getattr__(name: str) -> Any:
 class Thread(LegacyThreadNames):
     """A thread that runs in a dhaga, on its starter's scheduler. Source: ``threading.Thread``.
 
-    ``native_id`` is the number of the OS thread, which many Threads share. ``context`` is from Python 3.14. Its
-    default is an empty context; with ``-X thread_inherit_context``, it is a copy of the starter's context.
+    ``native_id`` is the number of the OS thread, which many Threads share. The parameter ``context`` is from Python
+    3.14. Its default is an empty context; with ``-X thread_inherit_context``, it is a copy of the starter's context.
     """
 
     _starter_: WaitQueue | None = None
