@@ -282,7 +282,9 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
         if self.write_lock.acquire(False):
             return None
         if self.call_timeout_ == 0:
-            raise SSLWantWriteError(SSL_ERROR_WANT_WRITE, "The operation did not complete (write): others do")
+            raise SSLWantWriteError(
+                SSL_ERROR_WANT_WRITE, "The operation did not complete (write): another dhaga writes"
+            )
         return self.park_within_timeout(self.wait_write_lock, this_waiter(), None, WRITE_TIMED_OUT)
 
     def wait_write_lock(self, me: object, left: float | None) -> object:

@@ -96,8 +96,9 @@ class Stream:
         self.iostream: Any = iostream
         if iostream.io_loop.asyncio_loop is not self.scheduler.loop:
             raise RuntimeError(
-                f"{iostream!r} belongs to another loop. A dhaga sees no running one, from which Tornado would take its "
-                "own:\ngive Stream the socket, or make the IOStream in a coroutine on the loop of the dhaga's scheduler"
+                f"{iostream!r} belongs to another loop. In a dhaga, Tornado finds no running loop, and uses "
+                "another:\ngive Stream the socket, or make the IOStream in a coroutine on the loop of the dhaga's "
+                "scheduler"
             )
         self.buffer: bytearray = bytearray()
         self.pending_read: Future[bytes] | None = None

@@ -48,7 +48,7 @@ R = TypeVar("R")
 
 
 class Child(Dhaga[T]):
-    """A dhaga that was spawned in a scope. It reports its error and its end to that scope."""
+    """A dhaga that was spawned in a scope. The dhaga reports its error and its end to the scope."""
 
     __slots__ = ("_scope",)
 
@@ -175,7 +175,7 @@ class Scope:
             raise RuntimeError(f"{self!r} takes no dhagas: spawn inside its block, before it ends")
         elsewhere = scheduler_of_caller() is not waiter.scheduler  # also True in main code and in callbacks
         if elsewhere and waiter.scheduler.thread_ident != originals.get_ident():
-            raise RuntimeError(f"{self!r} lives in another OS thread: only cancel() may be called from this one")
+            raise RuntimeError(f"{self!r} lives in another OS thread: only cancel() may be called here")
         return waiter
 
     def cancel(self, reason: object = None) -> bool:

@@ -98,7 +98,7 @@ def shared_loop(scheduler: Scheduler) -> asyncio.AbstractEventLoop:
 class SharedLoop(originals.SelectorEventLoop):
     """The loop of a scheduler. In blocking code, the loop seems not to run, and its ``run_…`` methods await instead.
 
-    On the hub, and in coroutines and callbacks, the loop behaves like the standard one, except for ``close``. In other
+    On the hub, and in coroutines and callbacks, the loop behaves like a standard loop, except for ``close``. In other
     threads, its ``run_…`` methods raise RuntimeError.
     """
 
@@ -143,8 +143,8 @@ class SharedLoop(originals.SelectorEventLoop):
         """Check that the caller runs in the scheduler's thread. Raises: RuntimeError."""
         if originals.get_ident() != self.scheduler.thread_ident:
             raise RuntimeError(
-                f"this loop belongs to {self.scheduler!r}, and only its thread runs it: make one for this thread with "
-                "asyncio.new_event_loop()"
+                f"this loop belongs to {self.scheduler!r}, and only its thread runs it: make a loop for this thread "
+                "with asyncio.new_event_loop()"
             )
 
     def stop(self) -> None:

@@ -131,7 +131,7 @@ def _advice_for_wait(line: str, futex: bool | None) -> str:
         return f"it waits {thing}, which blocks the OS thread: from dhaga import {face}, {ELSEWHERE}"
     if futex:
         return (
-            "it waits in C for a lock, which blocks the OS thread: if that is a standard one, from dhaga import "
+            "it waits in C for a lock, which blocks the OS thread: if it is a standard lock, from dhaga import "
             f"threading, {ELSEWHERE}; otherwise pass the call to dhaga.offload()"
         )
     return "it waits in C, which blocks the OS thread: pass the call to dhaga.offload()"

@@ -50,8 +50,8 @@ def install() -> None:
             continue
         warned.add(name)
         warnings.warn(
-            f"{name} is imported into a program that dhaga has patched: where its hub runs it blocks the OS thread, "
-            f"with all dhagas, and its thread pool never answers: {WAY_OUT.format(name)}",
+            f"{name} is imported into a program that dhaga has patched: when its hub runs, it blocks the OS "
+            f"thread with all dhagas, and its thread pool never answers: {WAY_OUT.format(name)}",
             RuntimeWarning,
             stacklevel=3,  # the importer's frame, because ``warnings`` skips frames of importlib
         )

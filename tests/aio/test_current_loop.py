@@ -200,7 +200,7 @@ own.close()
     lines = ended.lines
     refused = lines.pop(2)
     assert refused.startswith("this loop belongs to <Scheduler MainThread ")
-    assert refused.endswith("make one for this thread with asyncio.new_event_loop()")
+    assert refused.endswith("make a loop for this thread with asyncio.new_event_loop()")
     assert lines == [
         f"{main} {main}",
         "True There is no current event loop in thread 'Thread-1 (<lambda>)'.",

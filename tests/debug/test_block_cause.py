@@ -65,7 +65,7 @@ def test_any_other_wait_in_c_is_told_to_be_offloaded(tmp_path: Path, line: str) 
 
 def test_an_unknown_lock_is_told_both_cures() -> None:
     advice = advice_for((), 0.0, True)
-    assert "if that is a standard one, from dhaga import threading" in advice and OFFLOAD in advice
+    assert "if it is a standard lock, from dhaga import threading" in advice and OFFLOAD in advice
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_watchdog_names_the_cure_for_what_waits_in_c(
         dhaga.spawn(wait, thing).join()
         ender.join()
     text = caplog.records[0].getMessage()
-    assert COUNTERPART.format(face) in text or "if that is a standard one" in text
+    assert COUNTERPART.format(face) in text or "if it is a standard lock" in text
     assert caplog.records[0].levelno == logging.WARNING
 
 

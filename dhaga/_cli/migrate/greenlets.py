@@ -103,9 +103,9 @@ class Greenlets:
         if not isinstance(self.parents[call], ast.Expr):
             return "its result is used"
         if not call.args or len(call.args) > 2 or any(isinstance(each, ast.Starred) for each in call.args):
-            return "its arguments are others than greenlets and a timeout"
+            return "its arguments are not greenlets and a timeout"
         if any(each.arg != "timeout" for each in call.keywords):
-            return "its arguments are others than greenlets and a timeout"
+            return "its arguments are not greenlets and a timeout"
         # A variable may also hold greenlets that are added later.
         held = isinstance(call.args[0], ast.Name | ast.Attribute)
         self.busy = set()

@@ -148,7 +148,7 @@ class Rewriter:
         if use.package not in IMITATED:
             return OTHER
         named = isinstance(use.node, ast.alias) and use.node.name != "*"
-        return UNUSED if named and use.node not in used else "other uses that are left need it"
+        return UNUSED if named and use.node not in used else "other unchanged uses need it"
 
     def _variables(self) -> Iterator[Variable]:
         """Yield each name that imports bind, with its uses."""

@@ -91,7 +91,7 @@ class Rules:
     def judge(self, use: Use) -> Change | str:
         """Return the change of a use, or the reason why the use is left."""
         if use.load is None or use.binding is None:
-            return "it comes from a star import" if use.load is not None else "it is a text"
+            return "it comes from a star import" if use.load is not None else "it is a string"
         for paths, rule in self.rules:
             if use.path in paths:
                 return rule(use)
@@ -191,7 +191,7 @@ class Rules:
     def _timeout_block(self, use: Use, call: ast.Call, block: ast.With) -> Change | str:
         error = self._error_of(call)
         if not call.args or len(call.args) + len(call.keywords) > 2 or isinstance(error, str):
-            return "its arguments are others than seconds and an error"
+            return "its arguments are not seconds and an error"
         if may_be_negative(call.args[0]):
             return "its seconds may be negative"
         if error is None:

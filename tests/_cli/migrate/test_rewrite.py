@@ -44,7 +44,7 @@ def test_an_import_that_another_file_takes_stays() -> None:
 def test_an_import_that_nothing_uses_is_told_from_one_that_is_needed() -> None:
     text = "from gevent.event import AsyncResult\nfrom gevent.pool import Pool\nfrom gevent.lock import *\nPool(2)\n"
     done = rewriting(text)
-    needed = "other uses that are left need it"
+    needed = "other unchanged uses need it"
     assert [done.left[use.node] for use in done.module.uses if use.kind == "import"] == [
         "nothing in this file uses it",
         needed,

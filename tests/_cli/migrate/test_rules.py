@@ -230,7 +230,7 @@ LEFT = {
     "import eventlet\ng = eventlet.spawn_n(f)\n": "its greenlet is kept, and is of another class",
     "import gevent\ngevent.joinall(jobs)\n": "it may wait for other objects than dhagas",
     "import gevent\nx = gevent.joinall([])\n": "its result is used",
-    "import gevent\ngevent.joinall([], raise_error=True)\n": "its arguments are others than greenlets and a timeout",
+    "import gevent\ngevent.joinall([], raise_error=True)\n": "its arguments are not greenlets and a timeout",
     "import gevent\nwith gevent.Timeout(1):\n    f()\n": "its error leaves the block",
     "import gevent\nwith gevent.Timeout(1) as t:\n    f()\n": "its object is used",
     "import gevent\nt = gevent.Timeout(1)\n": "it is not a with block, as dhaga.Timeout must be",
@@ -252,7 +252,7 @@ LEFT = {
     "from gevent.queue import Queue\nq = Queue(*sizes)\n": "its arguments are unknown",
     "from gevent.queue import Queue\nq = None\nq = Queue()\n": "another value is also stored there, at line 2",
     "from gevent import *\nsleep(1)\n": "it comes from a star import",
-    "import importlib\nimportlib.import_module('gevent')\n": "it is a text",
+    "import importlib\nimportlib.import_module('gevent')\n": "it is a string",
     "import gevent\ngevent.\\\n  sleep(1)\ngevent.getcurrent()\n": "its counterpart has another form",
 }
 
