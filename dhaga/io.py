@@ -158,7 +158,7 @@ def is_stream(fd: int) -> bool:
 # ---- the standard input
 
 left_in_parent: list[Any] = []
-"""Standard inputs that dhagas of the parent process may read. They are kept, because freeing them would close them."""
+"""Standard inputs that dhagas of the parent process may read. They are kept, because a freed file closes its fd."""
 
 
 def parking_stdin() -> Any:

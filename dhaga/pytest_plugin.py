@@ -247,8 +247,8 @@ def live_dhagas() -> set[Dhaga]:
 
 
 def must_have_ended(dhaga: Dhaga) -> bool:
-    """Return whether a leftover dhaga makes the test fail: daemons, and dhagas that are ending in another thread, do
-    not.
+    """Return whether a leftover dhaga makes the test fail: not if the dhaga is a daemon, or is ending in another
+    thread.
     """
     return dhaga.is_alive() and not dhaga.daemon
 

@@ -1,6 +1,6 @@
 """The standard ``subprocess`` for dhagas: the standard code, which runs with the ``os``, ``io`` etc. of ``dhaga``.
 
-So the contract is the standard one, and a plain OS thread blocks. Only the wait for a process is our own code: on
+So the contract is the standard module's, and a plain OS thread blocks. Only the wait for a process is our own code: on
 Linux, this wait parks on a pidfd instead of polling. All other names are the standard module's own.
 
 ``namespace`` replaces the globals of the standard code. It contains the names that Dhaga replaces. All other names are

@@ -3,8 +3,8 @@
 The held time of a dhaga is the time from a switch to the dhaga until the next switch. The CPU clock of the thread shows
 how much of the held time the dhaga computed. In the rest of the held time, the dhaga waits: in C code, for a processor
 or for the interpreter lock. A switch costs about 1 µs more while the times are measured, and nothing more otherwise.
-``RunTimes`` adds both times to the greenlet that ran. It keeps two windows of ``WINDOW`` seconds, the current and the
-previous one, so that no share covers only a window that has just begun. The scheduler's thread writes the dicts; the
+``RunTimes`` adds both times to the greenlet that ran. The class keeps two windows of ``WINDOW`` seconds, current and
+previous, so that no share covers only a window that has just begun. The scheduler's thread writes the dicts; the
 querying thread copies them. If a dhaga blocks its scheduler, the scheduler may not have installed the observer of
 switches yet. Then the heartbeat (a value that changes at each switch) is the same as at the last query, and the whole
 window counts as held by the blocking dhaga.

@@ -64,12 +64,12 @@ class DhagaTable:
     ) -> dict[str, Any]:
         """Return a headline, counts of all dhagas, and the first ``most`` rows that contain ``filter``.
 
-        Deadlocked dhagas that match come first in every order, and all of them are returned, even if they are more than
-        ``most``. ``grouped``: whether rows with the same state and reason become one row of kind ``group``. ``opened``:
-        the keys of groups to unfold. The row of such a group is followed by at most ``most`` rows of its dhagas, each
-        with the key ``member``. Keys of the result: ``hidden`` is the number of matching dhagas that no row includes.
-        ``threads`` contains each scheduler's name with the CPU seconds of its OS thread so far (None if unknown).
-        ``blocks`` contains a line for each dhaga that blocks its OS thread. From: any OS thread.
+        Deadlocked dhagas that match come first in every order, and all of them are returned, even if there are more
+        than ``most``. ``grouped``: whether rows with the same state and reason become one row of kind ``group``.
+        ``opened``: the keys of groups to unfold. The row of such a group is followed by at most ``most`` rows of its
+        dhagas, each with the key ``member``. Keys of the result: ``hidden`` is the number of matching dhagas that no
+        row includes. ``threads`` contains each scheduler's name with the CPU seconds of its OS thread so far (None if
+        unknown). ``blocks`` contains a line for each dhaga that blocks its OS thread. From: any OS thread.
         Raises: ValueError for an unknown sort key, ProbeUnavailable.
         """
         if sort not in SORTS:

@@ -93,7 +93,7 @@ def unobserve(scheduler: Scheduler, observer: Observer) -> None:
 
 
 def observe_all(observer: Observer) -> None:
-    """Register ``observer`` for the switches of all schedulers, including later ones. From: any thread."""
+    """Register ``observer`` for the switches of all schedulers, including later schedulers. From: any thread."""
     global_observers.append(observer)
     for scheduler in list(schedulers):
         observe(scheduler, observer)

@@ -142,7 +142,8 @@ session = Session
 def request(method: str, url: str, **options: Any) -> standard.Response:
     """Send one request over a new connection, and return the response.
 
-    The functions below call this one. Parks: as ``Session`` does. Source: ``requests.request``, including its options.
+    The functions below call this function. Parks: as ``Session`` does.
+    Source: ``requests.request``, including its options.
     """
     with Session() as session:
         return session.request(method, url, **options)

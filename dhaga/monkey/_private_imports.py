@@ -7,7 +7,7 @@ dhaga or OS thread, are also private. The system's finders and loaders load modu
 that loads a module. If two loads wait for each other, one gets the half-loaded module, as with importlib.
 
 ``ImportHook`` replaces ``builtins.__import__`` during ``with`` blocks. For greenlets outside such a block, the hook
-calls the former function. Inside an import the hook is bypassed, so that imports by public modules are public.
+calls the replaced function. Inside an import the hook is bypassed, so that imports by public modules are public.
 
 Limits: code that looks up a module by name outside an import finds the public module. So only the private ``pickle``
 can write and read pickles of private objects, ``multiprocessing`` can start private functions only with fork, and
@@ -191,7 +191,7 @@ class PrivateModules:
         for finder in list(self.meta_path):
             try:
                 spec: ModuleSpec | None = finder.find_spec(name, path)
-            except (KeyError, ModuleNotFoundError):  # the latter since Python 3.15
+            except (KeyError, ModuleNotFoundError):  # ModuleNotFoundError since Python 3.15
                 # A nested namespace package looks up its parent's path in the public modules, which lack the parent.
                 spec = namespace_of(name, path)
             if spec is not None:

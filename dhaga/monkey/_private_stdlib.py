@@ -2,7 +2,7 @@
 
 - A **face** is a new module with the contents of the public module, except for names that must be private. The modules
   of the patch's table have faces. In a face, the names of the table are Dhaga's; exceptions, constants and enums are
-  the public ones.
+  the public module's own.
 - A **copy** is a second run of the module's code, which imports the faces. Standard modules that wait through names in
   the table are copied (``COPIES``).
 - All other modules are **shared**: they are the public modules, with the same errors and classes everywhere. Most of
@@ -51,7 +51,7 @@ MODULE_LOOKUPS = {
 """For each module, its functions that read ``sys.modules``. In the module's face, they use the private ``sys``."""
 
 FUTURES = ("Future", "as_completed", "wait")
-"""Names of ``dhaga.futures``. The patch's table lacks them: under the patch, the standard ones use Dhaga's locks."""
+"""Names of ``dhaga.futures``. The patch's table lacks them: under the patch, the standard names use Dhaga's locks."""
 
 PICKLE_NAMES = ("PickleBuffer", "PickleError", "PicklingError", "UnpicklingError")
 """The names that the private ``pickle`` may import from its C module. Other names of the C module look up public

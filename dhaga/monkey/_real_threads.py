@@ -3,9 +3,9 @@
 A sampling profiler sleeps in a thread of its own, and samples the program from there. If that thread were a dhaga, it
 would run only while no other dhaga of its OS thread runs, and sample only itself. A thread that runs an event loop in
 C, such as libev, would never park. In modules with such threads, ``threading.Thread``, ``Timer``, ``time.sleep`` and
-the functions of ``_thread`` that start threads are the standard ones. Locks, queues and sockets are Dhaga's: they work
-in OS threads, and a dhaga that waits for an OS thread parks. In these modules, ``sys._current_frames`` lists a running
-dhaga under the dhaga's ident.
+the functions of ``_thread`` that start threads are the standard objects. Locks, queues and sockets are Dhaga's: they
+work in OS threads, and a dhaga that waits for an OS thread parks. In these modules, ``sys._current_frames`` lists a
+running dhaga under the dhaga's ident.
 
 ``import threading`` in such a module returns a view of the standard module, because the importing module's
 ``__builtins__`` contains another ``__import__``. A module that was imported before the patch keeps its

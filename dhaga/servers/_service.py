@@ -98,7 +98,7 @@ class Service:
         hastening.join()
 
     def hastens(self, request: object) -> bool:
-        """Return whether a stop request during a drain ends the drain at once. None (a server has ended) does not."""
+        """Return whether a stop request during a drain ends the drain at once. False for None: a server has ended."""
         return isinstance(request, int)
 
     def stop_at_once(self) -> None:

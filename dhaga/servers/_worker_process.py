@@ -74,7 +74,7 @@ class Worker(Service):
         self.stop_requests.put_nowait(signal.SIGTERM)
 
     def hastens(self, request: object) -> bool:
-        """Return whether a stop request during a drain ends the drain at once. ``DRAIN_SIGNAL`` does not.
+        """Return whether a stop request during a drain ends the drain at once. False for ``DRAIN_SIGNAL``.
 
         If the whole process group gets SIGTERM, a worker gets it from the sender, from the master, and again if the
         master dies. To end the workers at once, the master sends SIGINT.

@@ -54,7 +54,7 @@ def check_current(connection: ServerConnection, response: Response) -> None:
 
 
 def has_closed(sock: Any) -> bool:
-    """Return whether the peer of a socket has closed the connection on its side, or the socket is closed.
+    """Return whether a socket is closed, or its peer has closed the other end of the connection.
 
     Parks: never.
     """

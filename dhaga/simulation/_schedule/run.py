@@ -299,7 +299,7 @@ class Run:
             pause(self.scheduler, me, max(0.0, deadline - self.clock.now), "the clock, as it polls")
 
     def strike(self, me: Any, place: SourceLine) -> bool:
-        """Begin a host's pause if one is due at this point. Returns: whether a pause was due."""
+        """Begin a host's pause if a pause is due here. Returns: whether a pause was due."""
         due = next((strike for strike in self.strikes if strike.is_due(me)), None)
         if due is None:
             return False

@@ -108,7 +108,7 @@ class PCTChooser(Chooser):
     """The chooser of PCT: the ready member with the highest priority runs.
 
     At ``depth - 1`` drawn steps, the running member gets a priority below all drawn priorities. In about half of these
-    cases, the clock gets a priority just above the member's new one. Time then passes once, when no member with a
+    cases, the clock gets a priority just above this low priority. Time then passes once, when no member with a
     higher priority is ready.
     """
 

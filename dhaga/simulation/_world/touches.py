@@ -20,7 +20,7 @@ CONTAINERS = frozenset({"self", "cls"})
 def last_touches(outcome: Outcome) -> str:
     """Return a text with the last lines that read or write a shared name of the failed statement.
 
-    If it is unknown which statement failed, the line that ran last counts as the failed one. Names that no line writes
+    If it is unknown which statement failed, the line that ran last counts as the failed line. Names that no line writes
     are ignored. The text is empty unless two members (threads or tasks) have run these lines.
     """
     if not outcome.lines:

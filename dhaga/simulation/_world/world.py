@@ -373,7 +373,7 @@ class Simulation:
 
 
 def current() -> Simulation:
-    """Return the simulation of the calling OS thread. Raises: RuntimeError without one."""
+    """Return the simulation of the calling OS thread. Raises: RuntimeError outside a simulation."""
     simulation = here.here()
     if simulation is None:
         raise RuntimeError("no simulation is under way here")

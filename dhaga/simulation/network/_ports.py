@@ -92,7 +92,7 @@ class Ports:
         )
 
     def nearest(self, ends: Sequence[End], address: str) -> End | None:
-        """Return the socket that Linux prefers at an address. Draw one if several share the port by SO_REUSEPORT."""
+        """Return the socket that Linux prefers at an address; a drawn one if several share the port by SO_REUSEPORT."""
         if not ends:
             return None
         ranks = [each.rank_at(address) for each in ends]

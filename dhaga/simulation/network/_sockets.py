@@ -69,7 +69,7 @@ def target_of(end: End, address: Any, call: str) -> Address:
 
 
 def new_socket(sock: Any, family: int, type: int, proto: int, fileno: int | None) -> tuple[int, int, int, int | None]:
-    """Return the arguments for a new socket. An IPv4 or IPv6 socket gets the fd of a simulated one."""
+    """Return the arguments for a new socket. An IPv4 or IPv6 socket gets the fd of a simulated socket."""
     found = network_of_caller()
     if found is None:
         return family, type, proto, fileno
