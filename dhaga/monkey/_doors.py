@@ -92,4 +92,4 @@ def unpatched_line(door: str, error: PatchError, way_out: str) -> str:
 
 def refusal_line(door: str, error: PatchError, way_out: str) -> str:
     """Return the error line of a door that must be patched but cannot be."""
-    return f"{door} is not started, as it would run unpatched: {error}. {way_out}"
+    return f"{door} is not started, because it would run unpatched: {error}. {way_out}"

@@ -226,7 +226,7 @@ class LockUpgrade:
         return any(type(owner) is not self.old_condition and belongs_below(owner) for owner in owners)
 
     def ownerless(self, objects: list[Any]) -> list[Any]:
-        """Return the dicts and methods with unknown owners, among those that refer to replaceable objects."""
+        """Among the dicts and methods that refer to replaceable objects, return those with unknown owners."""
         self.look_for_owners()
         # The copy of the list adds one reference to the method, as the list of referrers below does.
         [usual] = [self.unknown_references(method, self.owners) for method in list(self.methods)]

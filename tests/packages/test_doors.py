@@ -179,7 +179,7 @@ def test_serve_does_not_start_unpatched() -> None:
     with Running(ROOT, "-c", LATE, "serve", f"{DOORS}.flask_blocking:app", "--bind", "127.0.0.1:0") as running:
         assert running.end() == 1
         (line,) = running.log
-        assert line.startswith("python -m dhaga serve is not started, as it would run unpatched")
+        assert line.startswith("python -m dhaga serve is not started, because it would run unpatched")
         assert "the classes of the program, as __main__.Early is derived from threading.Thread" in line
 
 

@@ -1,4 +1,4 @@
-"""The simulation that runs in this process. A process runs at most one at a time, in one OS thread."""
+"""The simulation that runs in this process. A process runs at most one simulation at a time, in one OS thread."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Pauses:
     # ---- pauses
 
     def begin(self, host: Host, seconds: float) -> None:
-        """Stop the threads of a host. If the caller is one of these threads, it waits."""
+        """Stop the threads of a host. If the caller is one of these threads, the caller waits."""
         until = self.network.clock.now + seconds
         self.until[host] = max(until, self.until.get(host, until))
         self.hold_queued(host)
