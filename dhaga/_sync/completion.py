@@ -148,7 +148,7 @@ def completions_of(waitables: Iterable[Any]) -> Iterator[Completions]:
 def check_waitables(waitables: Iterable[Any]) -> set[Any]:
     """Return the waitables as a set. Raises: TypeError."""
     if isinstance(waitables, (Dhaga, concurrent.futures.Future)):
-        raise TypeError(f"several dhagas or futures are needed, a list of them, not one: {waitables!r}")
+        raise TypeError(f"a list of dhagas or futures is needed, not a single one: {waitables!r}")
     found = set(waitables)
     for each in found:
         if asyncio.isfuture(each) or asyncio.iscoroutine(each):

@@ -178,9 +178,7 @@ class TaskSession:
         """Submit a call and wait for its result. Parks: ``await``. From: a dhaga or main code of the same scheduler."""
         self.me = me = current()
         if me.scheduler is not self.scheduler:
-            raise RuntimeError(
-                f"this was started in {self.scheduler!r}: {me!r} cannot go on with it in {me.scheduler!r}"
-            )
+            raise RuntimeError(f"this was entered in {self.scheduler!r}: {me!r} cannot continue it in {me.scheduler!r}")
         awaited = Awaited(me, self.submit(fn, *args))
         awaited.context_copy = self.context_copy
         try:

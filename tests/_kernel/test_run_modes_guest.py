@@ -517,7 +517,7 @@ def test_dhagas_left_on_a_loop_that_was_closed_are_named_and_never_run_again() -
         print(dhaga.spawn(lambda: "another life").result())
     """)
     assert (outcome.status, outcome.lines) == (0, ["finally", "another life"])
-    said = "these dhagas are left over, as their loop was closed: <Dhaga left WAITING sleep>\n"
+    said = "these dhagas are left over, because their loop was closed: <Dhaga left WAITING sleep>\n"
     assert outcome.err == said * 2
 
 

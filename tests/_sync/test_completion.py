@@ -207,7 +207,11 @@ async def coroutine() -> None: ...
 
 @pytest.mark.parametrize(
     ("waitables", "text"),
-    [([3], "for dhagas and for futures of"), (lambda: dhaga.spawn(int), "a list of them"), (coroutine, "await_")],
+    [
+        ([3], "for dhagas and for futures of"),
+        (lambda: dhaga.spawn(int), "a list of dhagas or futures is needed"),
+        (coroutine, "await_"),
+    ],
 )
 def test_what_cannot_be_waited_for_is_named(clock: Any, waitables: Any, text: str) -> None:
     if waitables is coroutine:

@@ -305,7 +305,7 @@ def test_what_was_begun_in_one_scheduler_does_not_go_on_in_another() -> None:
     assert next(iterator) == 0
 
     def goes_on() -> None:
-        with pytest.raises(RuntimeError, match="cannot go on with it"):
+        with pytest.raises(RuntimeError, match="cannot continue it"):
             next(iterator)
 
     with dhaga.Scheduler("other") as other:

@@ -126,7 +126,9 @@ def test_pct_needs_a_depth() -> None:
 
 
 def test_a_strategy_of_another_type_is_an_error() -> None:
-    with pytest.raises(TypeError, match=r"a strategy is one of dhaga.simulation, or its name, and not 3"):
+    with pytest.raises(
+        TypeError, match=r"a strategy is an object of dhaga.simulation, or a name such as pct:3, and not 3"
+    ):
         strategy_of(3)  # type: ignore[arg-type]
 
 

@@ -65,7 +65,7 @@ def test_a_call_that_is_not_simulated_is_an_error(name: str) -> None:
     with pytest.raises(NotSimulated) as caught, Simulation(0):
         call()
     assert str(caught.value).startswith(text)
-    assert f"is not simulated, as {'' if kind != 'network' else 'a real address'}" in str(caught.value)
+    assert f"is not simulated, because {'' if kind != 'network' else 'a real address'}" in str(caught.value)
     assert f"allow=[{kind!r}]" in str(caught.value) and f"--allow {kind}" in str(caught.value)
 
 

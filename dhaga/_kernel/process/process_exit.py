@@ -306,7 +306,7 @@ def retire_closed_guests() -> None:
             schedulers.discard(scheduler)
             if scheduler.live:
                 ended_schedulers.append(scheduler)
-                logger.error("these dhagas are left over, as their loop was closed: %s", reprs_of(scheduler))
+                logger.error("these dhagas are left over, because their loop was closed: %s", reprs_of(scheduler))
 
 
 def end_guests() -> None:

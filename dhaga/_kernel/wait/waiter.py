@@ -237,7 +237,7 @@ class Waiter:
         target = self.wait_target
         if target is not None and ticket and not getattr(target, "for_all", False):
             raise RuntimeError(
-                f"{self!r} cannot be released by wake(), as it waits for an object that has something to hand over:\n"
+                f"{self!r} cannot be released by wake(), because it waits for an object that hands something over:\n"
                 "to end the wait, cancel(); to wait for a wake(), dhaga.park()"
             )
         return self.wake_from(ticket, value, error)

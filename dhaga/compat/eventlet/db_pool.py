@@ -124,7 +124,7 @@ class BaseConnectionPool(Pool):
             if cleanup is not None:
                 cleanup(connection)
         except Exception as error:
-            logger.warning("a connection is dropped, as its cleanup failed: %s", error)
+            logger.warning("a connection is dropped, because its cleanup failed: %s", error)
             return False
         return True
 

@@ -144,7 +144,7 @@ class WSGIHandler:
         try:
             self.wsgi_input.discard()
         except OSError as error:
-            self.log_error("closed, as the rest of the request cannot be read: %s", error)
+            self.log_error("closed, because the rest of the request cannot be read: %s", error)
             return None
         return True
 

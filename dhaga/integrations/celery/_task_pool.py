@@ -349,7 +349,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
             return
         unended = [job.title for job in self.jobs.values()]
         if unended:
-            logger.error("these tasks do not end, as they never park: %s; they will end with the process", unended)
+            logger.error("these tasks do not end, because they never park: %s; they will end with the process", unended)
             self.abandon_threads()
             return
         if self.app is not None:

@@ -323,7 +323,7 @@ def strategy_of(value: Strategy | str) -> Strategy:
     if isinstance(value, Strategy):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"a strategy is one of dhaga.simulation, or its name, and not {value!r}")
+        raise TypeError(f"a strategy is an object of dhaga.simulation, or a name such as pct:3, and not {value!r}")
     name, *parameters = value.split(":")
     if name not in NAMES or len(parameters) > len(NAMES[name][1]):
         raise ValueError(f"there is no strategy {value!r}: name one of {', '.join(NAMES)}, such as pct:3 or random:0.1")

@@ -130,8 +130,8 @@ def waits_for_other_end(path: Any, mode: object, flags: int | None) -> bool:
 def refused(call: str, arguments: tuple[Any, ...], kind: str) -> NotSimulated:
     shown = ", ".join(repr(each)[:60] for each in arguments if type(each).__name__ not in ("socket", "function"))
     return NotSimulated(
-        f"{call}({shown}) is not simulated, as {KINDS[kind]};\nor let it through: allow=[{kind!r}], on the command "
-        f"line --allow {kind}, if it need not repeat with the seed"
+        f"{call}({shown}) is not simulated, because {KINDS[kind]};\nor let it through: allow=[{kind!r}], on the "
+        f"command line --allow {kind}, if it need not repeat with the seed"
     )
 
 

@@ -19,4 +19,4 @@ def disks_of_caller() -> Disks | None:
 
 
 def refused(call: str, place: str, reason: str) -> NotSimulated:
-    return NotSimulated(f"{call} on the disk of a host, {place}, is not simulated, as {reason}: {WAYS_OUT}")
+    return NotSimulated(f"{call} on the disk of a host, {place}, is not simulated, because {reason}: {WAYS_OUT}")

@@ -257,7 +257,7 @@ class Network(Part):
     def not_simulated(self, call: str, reason: str) -> NotSimulated:
         """Return the error for a call that needs the real network. Its message names the alternatives."""
         return NotSimulated(
-            f"{call} is not simulated, as a real address answers when it likes, and {reason};\n"
+            f"{call} is not simulated, because a real address answers when it likes, and {reason};\n"
             "run a fake of the other side on a host of that name (world.network.host(name, address).spawn(fake)), "
             "or put a stub in place of the client;\n"
             "or let real calls through: allow=['network'], on the command line --allow network, if they need not "
