@@ -71,8 +71,8 @@ on_main_code: Callable[[Any], object] | None = None
 
 on_event_loop: Callable[[Any], object] | None = None
 
-# Callbacks by fd, because calls such as select() watch only the fd's number, and the object that closes the fd does not
-# know these calls. The callbacks of an fd are in a dictionary, from which a callback is removed in O(1).
+# The callbacks of each fd. They are found by the fd's number, because calls such as select() know only this number, and
+# the object that closes the fd does not know these calls. From a dictionary, a callback is removed in O(1).
 before_fd_close: dict[int, dict[Callable[[], object], None]] = {}
 
 left_at_exit: list[Callable[[Any], bool]] = []

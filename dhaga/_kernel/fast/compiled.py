@@ -69,7 +69,7 @@ def compiled_twin(owner: type | str, function: Callable[..., Any]) -> Callable[.
 
 
 def use_python(error: Exception) -> None:
-    """Put the Python functions back, because the fast paths do not fit: a twin may call one that is missing."""
+    """Put the Python functions back, because the fast paths do not fit: a twin may call a missing twin."""
     freeze()
     accelerator.fast_paths = f"not usable: {error}"
     back = {id(twin): function for twin, function in python_functions.items()}

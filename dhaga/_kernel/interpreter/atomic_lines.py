@@ -9,7 +9,8 @@ class of OBJECT derives from a class of ``guards.py``, such as ``Guarded``. The 
 A guard is re-entrant, because a signal handler or a finalizer may run in the same OS thread between the acquisition and
 the line. No atomic line parks, so no guard is held across a switch.
 The hook applies only to imports after the hook's installation. The bytecode is not cached: a cached file could come
-from a compiler that does not know the tag, for example from pip. Compiling takes 30 ms at each import of the package.
+from a compiler that does not know the tag, such as the one that pip runs at an install. Compiling takes 30 ms at each
+import of the package.
 Builds with the lock do not import this module: the import would take 5 ms, including ``ast`` and ``tokenize``.
 """
 

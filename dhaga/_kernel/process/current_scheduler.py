@@ -67,7 +67,7 @@ def implicit_scheduler() -> None:
 def make_scheduler_of_main_code() -> None:
     thread = originals.current_thread()
     made = ImplicitMode(Scheduler(thread.name))
-    # A signal handler may have made another scheduler meanwhile, which may already have dhagas. In that case, discard
+    # Meanwhile a signal handler may have made another scheduler, which may already have dhagas. In that case, discard
     # the scheduler made here.
     if this_thread.main is not made.main:
         made.discard()

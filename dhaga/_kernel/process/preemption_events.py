@@ -29,7 +29,7 @@ JUMPS_MAY_RAISE = sys.version_info >= (3, 14)
 
 LOOP_QUEUES = ("_scheduled", "_ready")
 """The attributes in which asyncio's loop keeps its timers and its ready callbacks. The ready callbacks, which include
-those of due timers, run only after the callback in which the scheduler runs its dhagas.
+the callbacks of due timers, run only after the callback in which the scheduler runs its dhagas.
 """
 
 monitoring: Any = getattr(sys, "monitoring", None)
@@ -125,7 +125,7 @@ class Events:
             self._begin_strike(me, frame)
 
     def _on_result(self, code: CodeType, *_: object) -> None:
-        """End the turn as ``_on_event`` does, but raise no deadline's error, which would lose the function's result."""
+        """End the turn as ``_on_event`` does, but raise no deadline's error: it would lose the function's result."""
         frame = sys._getframe(1)
         me = self._end_turn(code, frame)
         if me is not None:

@@ -58,7 +58,7 @@ under the patch need no reading, because a function of Dhaga calls them.
 """
 
 FORK_COUNTS_BEFORE_HOOKS = not ((3, 13) <= sys.version_info < (3, 13, 10) or (3, 14) <= sys.version_info < (3, 14, 1))
-"""Whether a fork, which warns of other threads, counts them before the parent's hooks may start threads (gh-137109).
+"""Whether a fork counts the other threads, to warn of them, before the parent's hooks may start threads (gh-137109).
 CPython 3.11 never warns.
 """
 

@@ -1,7 +1,7 @@
-"""Hand-overs to waiters that have not run since: ``qsize`` counts their items, and a forked child takes them back.
+"""Hand-overs to waiters that have not run since: ``qsize`` counts the items, and a forked child takes them back.
 
 If the waiters were OS threads, such an item would still be in the queue. ``count_handed_over`` searches the woken
-waiters. So a hand-over need only set a flag of the queue. Rejected: a counter in each queue, which every hand-over and
+waiters. So a hand-over only sets a flag of the queue. Rejected: a counter in each queue, which every hand-over and
 every wake would change.
 """
 
@@ -70,5 +70,5 @@ def take_back_hand_overs(survivors: tuple[Any, ...]) -> None:
         if take_back is not None:
             try:
                 take_back(giver, waiter)
-            except Exception:  # of a queue's own _put()
+            except Exception:  # an error of a queue's own _put()
                 logger.exception("in a forked child: %r", giver)

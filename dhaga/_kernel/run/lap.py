@@ -85,7 +85,7 @@ class Lap(SchedulerState):
             self._poll()
             self._run()
         except BaseException:
-            # A signal handler has raised here, or an excepthook. The error has ended the lap early: without another
+            # A signal handler or an excepthook has raised here. The error has ended the lap early: without another
             # lap the scheduler would stay awake, so that no wake would call wake_loop.
             self._post_lap()
             raise

@@ -32,7 +32,7 @@ def begin_new_work() -> None:
 
 
 def end_work() -> None:
-    """End a unit of work, in exchange for which the next unit may begin. Servers call this function after each request.
+    """End a unit of work. In exchange, the next unit may begin. Servers call this function after each request.
 
     From: any code; no-op where no new work waits.
     """

@@ -1,8 +1,8 @@
 """Priorities and run queues: the queues in which runnable waiters of each priority wait for their turn.
 
 A wake appends the waiter to its ``wake_queue`` without reading its priority. So priorities cost nothing in programs
-that do not use them. NORMAL waiters are in the run queue itself. HIGH waiters are in a ``HighQueue``. For each HIGH
-waiter, the HighQueue is also an entry at the head of the run queue. Other queues are read only when the run queue is
+that do not use them. NORMAL waiters are in the run queue itself. HIGH waiters are in a ``HighQueue``, which
+is an entry at the head of the run queue, once for each HIGH waiter. Other queues are read only when the run queue is
 empty, in this order: the ``NewWorkQueue``, the ``PreemptedQueue``, and the ``LowQueue`` of LOW waiters. To prevent
 starvation, ``Scheduler._prevent_starvation`` breaks the order of priorities once in two full laps. The NewWorkQueue and
 the PreemptedQueue have a method ``promote_starved``, which moves their waiters to the run queue.

@@ -140,8 +140,8 @@ class Scheduler(Attachment):
             ready.popleft().switch()
         else:
             self._pick_next().switch()
-        # A waiter must not keep targets and values of earlier parks alive, such as a dhaga that has returned a file.
-        # The target is dropped on return, when the value is safe: a finalizer that this calls may park.
+        # A waiter must not keep targets and values of earlier parks alive, such as the dhaga of an earlier join.
+        # The target is dropped on return, when the value is safe: the drop may call a finalizer that parks.
         _target, me.wait_target = me.wait_target, None
         if me._error is not None:
             me._throw_error()

@@ -76,7 +76,10 @@ def find_exit(error: BaseException) -> BaseException | None:
 
 
 def interrupt_main(scheduler: Scheduler, error: BaseException) -> bool:
-    """Pass a SystemExit or KeyboardInterrupt in an error to the main code. Returns: whether it is the whole error."""
+    """Pass the SystemExit or KeyboardInterrupt that an error contains to the main code, if there is one.
+
+    Returns: whether ``error`` itself is this exception, and not a group that contains it.
+    """
     exit = find_exit(error)
     if exit is not None:
         scheduler.mode.interrupt(exit)

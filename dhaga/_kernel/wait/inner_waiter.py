@@ -5,7 +5,7 @@ counts as parked and is in a queue, but has not switched away yet. If the finali
 contended lock, the dhaga would have two parks. But a waiter has only one ticket (the record of its park). So the
 finalizer parks with an ``InnerWaiter`` of its own, on the same greenlet. If the outer park is woken meanwhile, this
 wake takes effect after the finalizer.
-The same holds if the dhaga was woken between the halves, or yields: it is in its run queue, and ``is_woken`` tells.
+The same holds if the dhaga was woken between the halves, or yields: it is in its run queue (``is_woken``).
 The outer waiter may be queued for the lock that the finalizer needs. If the lock were handed to the outer waiter first,
 the finalizer would wait for it forever. So the waiter of a finalizer goes to the front of a lock's queue.
 On the hub a finalizer cannot park at all: see ``current.py``.
