@@ -63,7 +63,7 @@ class SemLock(standard):  # type: ignore[misc]
         return block and (self._acquire_parking(me, timeout) if me is not None else self._acquire_blocking(timeout))
 
     def _is_awaited(self) -> bool:
-        """Return whether the caller must queue up behind waiters of this process; the holder of an RLock need not."""
+        """Return whether the caller must queue up behind waiters of this process. An RLock's holder never queues up."""
         return self._waits is not None and self._waits[0].locked() and self._holder is not getcurrent()
 
     def _try_acquire(self) -> bool:
@@ -76,8 +76,10 @@ class SemLock(standard):  # type: ignore[misc]
         return True
 
     def _acquire_blocking(self, timeout: float | None) -> bool:
-        """Acquire the semaphore in a system call that blocks the calling OS thread. Raises: ParkError on an event loop
-        beside the holder of an RLock, which the standard RLock would take for the caller.
+        """Acquire the semaphore in a system call that blocks the calling OS thread.
+
+        Raises: ParkError on an event loop, if a dhaga of this OS thread holds the RLock: the standard RLock would
+        mistake the caller for this holder.
         """
         if self._holder is not None and on_event_loop() and is_in_this_thread(self._holder):
             this_waiter()

@@ -111,7 +111,7 @@ class SimpleQueue(Guarded, Generic[T]):
         return item
 
     def _take_back_from_(self, getter: Waiter) -> None:
-        """In a forked child, put back in front the item of a getter that never runs in the child."""
+        """In a forked child, put back the item of a getter that never runs in the child, in front of other items."""
         if getter._value is not NOTHING:
             self._items_.appendleft(getter._value)
 

@@ -43,7 +43,7 @@ from ._shared_context import context_to_share, copy_variables_back
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 0.1
-"""Seconds between two checks whether another thread's loop still runs, after a future of that loop was cancelled."""
+"""Seconds between two checks of whether another thread's loop still runs, after a future of it was cancelled."""
 
 OTHER_LOOP = "to a different loop", "to a different event loop"
 """The ends of asyncio's error messages about a Future, lock or queue of a loop other than the running loop."""

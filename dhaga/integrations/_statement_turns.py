@@ -4,7 +4,8 @@ SQLite calls a progress handler between steps, in the statement's OS thread, so 
 affected. Rejected: an OS thread for each statement, because it would cost 40 µs for each statement, and the program's
 SQL functions and converters would run outside their dhaga.
 While a statement pauses, other calls on the connection wait for the statement's end, as threads wait for SQLite's lock.
-No statement pauses on a connection that several OS threads may use or that shares a cache: see ``_dhaga_new_handler`` in ``sqlite3.py``.
+No statement pauses on a connection that several OS threads may use, or that shares a cache: see
+``_dhaga_new_handler`` in ``sqlite3.py``.
 A dhaga that already iterates over rows does not wait: SQLite allows nested steps, but no nested pauses.
 """
 
@@ -33,7 +34,7 @@ interpreter lock. While another OS thread computes, a call may wait for 5 ms.
 """
 
 PAUSES = 0.001, 0.05
-"""First and longest interval, in seconds, between two checks whether a statement still pauses."""
+"""First and longest interval, in seconds, between two checks of whether a statement still pauses."""
 
 T = TypeVar("T")
 

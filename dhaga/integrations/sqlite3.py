@@ -140,7 +140,7 @@ class Connection(StandardConnection):
 
     _dhaga_turns = StatementTurns()
     _dhaga_new_handler: Callable[[], Callable[[], bool] | None]
-    """Returns Dhaga's progress handler, or None if several OS threads may use the connection, or it shares a cache.
+    """Returns Dhaga's progress handler, or None if several OS threads may use the connection, or if it shares a cache.
 
     A progress handler acquires the interpreter lock within a statement. Meanwhile another OS thread might hold this
     lock and wait in C for the end of the statement. A statement also holds the mutex of a shared cache. Other

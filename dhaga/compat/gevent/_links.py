@@ -22,7 +22,9 @@ Callback = Callable[[Any], object]
 END: Any = object()
 
 FIRST_LOOK, LAST_LOOK = 0.01, 1.0
-"""Seconds between two checks whether anything could still wake a greenlet; each pause is twice as long as the last."""
+"""First and longest pause, in seconds, between two checks of whether anything could still wake a greenlet. Each
+pause is twice as long as the last.
+"""
 
 
 class Links(list[Callback]):

@@ -15,7 +15,7 @@ __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 
 
 class FreePermit:
-    """The turn of a caller of ``Semaphore.wait`` among the waiters: it sees a permit, and leaves it to the next one."""
+    """The turn of a caller of ``Semaphore.wait`` among the waiters: the caller sees a permit and leaves it."""
 
     __slots__ = ("come", "counter", "permits")
 

@@ -64,7 +64,7 @@ class Queue(Items[T], ours.Queue[T]):
             if isinstance(timeout, Timeout):
                 timeout.within(put, self, item, block)
                 return
-            if block and timeout < 0:  # as in gevent, an error if there is room, and else no wait
+            if block and timeout < 0:  # as in gevent: ValueError if there is room, else no wait
                 if not self.full():
                     check_timeout(timeout)
                 timeout = 0
@@ -75,7 +75,7 @@ class Queue(Items[T], ours.Queue[T]):
         if timeout is not None:
             if isinstance(timeout, Timeout):
                 return timeout.within(get, self, block)  # type: ignore[no-any-return]
-            if block and timeout < 0 and self.qsize():  # as in gevent, an error only if there is no item
+            if block and timeout < 0 and self.qsize():  # as in gevent: ValueError only if there is no item
                 timeout = 0
         return get(self, block, timeout)  # type: ignore[no-any-return]
 

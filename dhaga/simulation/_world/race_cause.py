@@ -35,7 +35,7 @@ MOST_COMPARED = 200
 """The number of lines after a switch that are compared with lines of the nearest run."""
 
 STRETCH = 20
-"""The number of lines of the next thread after a park, and of later lines of other threads, that are compared."""
+"""The number of lines of the next thread after a park. They are compared with as many later lines of other threads."""
 
 BOTH, NEARBY = "  both touch", "  the second line and one near the first touch"
 """Beginnings of the report line that names the shared name of a conflict."""

@@ -109,7 +109,7 @@ class Disks(Part):
         self.folder = ""
         self.prefix = ""
         self.folder_fd = -1
-        # What a kill closes, by host: the host's raw files, and its fds with the inodes on which they were opened.
+        # The files that a kill closes, by host: the raw files, and the fds with the inodes on which they were opened.
         self.open_files: dict[str, WeakSet[Any]] = {}
         self.open_fds: dict[str, dict[int, Key]] = {}
 

@@ -91,7 +91,7 @@ class Survival:
                 resize(content, max(len(content), step.end))
             for piece in self.pieces(step):
                 sector = piece.offset // self.sector
-                # A sector has its bytes of one moment: if one write to the sector is lost, all later ones are lost.
+                # A sector's bytes are from one moment: if one write to the sector is lost, all later ones are lost.
                 if sector in old or self.draw.random() >= self.share:
                     old.add(sector)
                 elif piece.offset < len(content):

@@ -56,8 +56,8 @@ class End:
         self.inode: int = standard_fstat(self.fd).st_ino
         self.state = NEW
         self.error = 0
-        # In this order: whether the program has shut down sending, has closed the socket or shut down both directions,
-        # has been shown a reset, has been shown the end of the other end's bytes.
+        # Four facts about the program, in this order: it has shut down sending; it has closed the socket or shut down
+        # both directions; it was shown a reset; it was shown the end of the other end's bytes.
         self.ended = self.hung_up = self.broken_off = self.at_end = False
         self.local: Address | None = None
         # The address from the call of bind(); a connect changes ``local``.

@@ -1,4 +1,4 @@
-"""The sockets of a killed host, whose peers see resets, and other closed sockets."""
+"""The sockets of a killed host (their peers see resets), and other closed sockets."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def address_of(network: Network, name: str, family: int) -> str:
 def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> list[Any]:
     """Return the addresses of a host of the simulation. Source: ``socket.getaddrinfo``."""
     network = found_network()
-    # A missing host has only its IPv4 address, as the hosts of the simulation have.
+    # Without a host, look up only the IPv4 address, as for the hosts of the simulation.
     asked = family or (standard.AF_INET if host is None and port is not None else 0)
     name = ""
     try:
