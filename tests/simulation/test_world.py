@@ -335,7 +335,7 @@ def test_bad_input_is_an_error_at_the_call(arguments: dict[str, object], kind: t
 
 
 def test_simulations_are_not_nested() -> None:
-    with Simulation(0), pytest.raises(RuntimeError, match="they cannot be nested"):
+    with Simulation(0), pytest.raises(RuntimeError, match="simulations cannot be nested"):
         with Simulation(1):
             pass
 

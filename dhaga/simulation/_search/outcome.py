@@ -165,7 +165,7 @@ def run_here(program: Program, settings: Settings, order: Order) -> Outcome:
 
 
 def failed_statement(trace: TracebackType | None, outcome: Outcome) -> tuple[str, int] | None:
-    """Return file and line of the innermost place of a traceback that is among the executed lines of the program."""
+    """Return file and line of the innermost place in a traceback whose line is an executed line of the program."""
     executed = {(file, line) for _, file, line in outcome.lines}
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
     return next((place for place in reversed(places) if place in executed), None)

@@ -256,7 +256,7 @@ class Simulation:
         if isinstance(getcurrent(), Dhaga) or on_event_loop():
             raise RuntimeError("a Simulation is for main code: it cannot take over a running loop")
         if here.running is not None:
-            raise RuntimeError("a Simulation is under way: they cannot be nested")
+            raise RuntimeError("a Simulation is under way: simulations cannot be nested")
         self.end = Undoing()
         try:
             self.install(self.end, sys._getframe(1))

@@ -301,7 +301,7 @@ def refusing(name: str) -> Callable[..., Any]:
     def make(path: Any, *arguments: Any, dir_fd: int | None = None, **options: Any) -> Any:
         place = place_of(path, dir_fd)
         if place is not None:
-            raise refused(f"os.{name}()", named(place), "only files, directories and symbolic links are")
+            raise refused(f"os.{name}()", named(place), "only files, directories and symbolic links are simulated")
         return usual(path, *arguments, dir_fd=dir_fd, **options)
 
     make.__name__ = make.__qualname__ = name

@@ -39,7 +39,7 @@ def close_objects(end: End) -> None:
 
 
 def discard_closed(network: Network) -> None:
-    """Discard the sockets that the program has closed, among those whose connections are over."""
+    """Among the sockets whose connections are over, discard those that the program has closed."""
     for end in [each for each in network.over if not each.is_open()]:
         network.over.remove(end)
         network.ends.pop(end.inode, None)
