@@ -57,12 +57,12 @@ def test_cached_data_is_read_while_all_threads_are_busy(
     f = dhaga.spawn(dhaga.open, path, "rb", pool=pool).result(30)
     with Occupied(pool):
         reads = [lambda: f.readline(), lambda: f.read(5000), lambda: f.readinto(bytearray(300_000))]
-        assert [dhaga.spawn(read).result(5) for read in reads] == [
+        assert [dhaga.spawn(read).result(30) for read in reads] == [
             LINES[0].encode(),
             WHOLE[len(LINES[0]) : len(LINES[0]) + 5000],
             300_000,
         ]
-        assert dhaga.spawn(f.read).result(5) == WHOLE[len(LINES[0]) + 305_000 :]
+        assert dhaga.spawn(f.read).result(30) == WHOLE[len(LINES[0]) + 305_000 :]
     assert cache.hits == 3
     dhaga.spawn(f.close).join()
 

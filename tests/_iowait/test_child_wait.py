@@ -22,10 +22,24 @@ def exiting(status: int, after: float = 0.0) -> int:
     return standard.posix_spawn("/bin/sh", ["sh", "-c", f"sleep {after}; exit {status}"], standard.environ)
 
 
+def ending_at_a_close(status: int) -> tuple[int, int]:
+    """Start a child that ends once an fd is closed. Returns: its PID and the fd."""
+    reader, writer = standard.pipe()
+    pid = standard.posix_spawn(
+        "/bin/sh",
+        ["sh", "-c", f"read line; exit {status}"],
+        standard.environ,
+        file_actions=[(standard.POSIX_SPAWN_DUP2, reader, 0)],
+    )
+    standard.close(reader)
+    return pid, writer
+
+
 def test_waitpid_parks_until_the_child_ends() -> None:
-    pid = exiting(3, 0.05)
+    pid, fd = ending_at_a_close(3)
     waiting = parked(os.waitpid, pid, 0)
     assert f"process {pid}" in repr(waiting)
+    standard.close(fd)
     assert waiting.result() == (pid, ended(3))
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, 0)
@@ -38,12 +52,13 @@ def test_wait_takes_any_child_and_each_status_once() -> None:
 
 
 def test_a_cancelled_wait_leaves_the_status_to_others() -> None:
-    pid = exiting(5, 0.1)
+    pid, fd = ending_at_a_close(5)
     for wait in (os.wait, lambda: os.waitpid(pid, 0), lambda: os.wait3(0)):
         waiting = parked(wait)
         waiting.cancel()
         settle()
         assert not waiting.is_alive()
+    standard.close(fd)
     assert dhaga.spawn(os.wait4, pid, 0).result()[:2] == (pid, ended(5))
 
 
@@ -70,8 +85,9 @@ def wait_for_zombie(pid: int) -> None:
 @pytest.mark.parametrize("ask", [lambda: os.waitpid(-1, os.WNOHANG), lambda: os.wait3(os.WNOHANG)])
 def test_a_call_for_any_child_leaves_the_status_of_one_that_is_awaited(ask: Callable[[], tuple[Any, ...]]) -> None:
     """A handler of SIGCHLD that reaps all children runs before a wait goes on; with threads it comes too late."""
-    pid = exiting(3, 0.1)
+    pid, fd = ending_at_a_close(3)
     waiting = parked(os.waitpid, pid, 0)
+    standard.close(fd)
     wait_for_zombie(pid)
     with suppress(ChildProcessError):  # there may be other children
         assert ask()[0] != pid

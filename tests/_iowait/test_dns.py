@@ -22,7 +22,7 @@ def test_a_look_up_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> Non
     gate = threading.Event()
 
     def slow(*args: Any) -> list[Any]:
-        assert gate.wait(5)
+        assert gate.wait(30)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", args[1] or 0))]
 
     monkeypatch.setattr(dns, "standard_getaddrinfo", slow)
@@ -37,30 +37,30 @@ def test_a_look_up_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> Non
             assert {d.state for d in (look_up, connects, connects_too)} == {"WAITING"}
             assert "offload" in repr(look_up)
             gate.set()
-            assert look_up.result(5)[0][4] == ("127.0.0.1", 80)
-            connects.result(5).close()
-            connects_too.result(5)
+            assert look_up.result(30)[0][4] == ("127.0.0.1", 80)
+            connects.result(30).close()
+            connects_too.result(30)
 
 
 def test_names_whose_server_does_not_answer_hold_up_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr(dns, "standard_getaddrinfo", lambda *_: gate.wait(20) and [])
+    monkeypatch.setattr(dns, "standard_getaddrinfo", lambda *_: gate.wait(30) and [])
     look_ups = [dhaga.spawn(socket.getaddrinfo, f"{n}.example", 80) for n in range(2 * MAX_THREADS)]
     settle()
-    assert dhaga.spawn(dhaga.offload, pow, 2, 3).result(10) == 8
+    assert dhaga.spawn(dhaga.offload, pow, 2, 3).result(30) == 8
     assert {each.state for each in look_ups} == {"WAITING"}
     gate.set()
-    assert [each.result(10) for each in look_ups] == [[]] * len(look_ups)
+    assert [each.result(30) for each in look_ups] == [[]] * len(look_ups)
 
 
 def test_a_cancelled_look_up_lets_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr(dns, "standard_getaddrinfo", lambda *_: gate.wait(5))
+    monkeypatch.setattr(dns, "standard_getaddrinfo", lambda *_: gate.wait(30))
     d = dhaga.spawn(socket.getaddrinfo, "slow.example", 80)
     settle()
     d.cancel()
     with pytest.raises(dhaga.Cancelled):
-        d.result(1)
+        d.result(30)
     gate.set()
 
 

@@ -150,4 +150,4 @@ def test_a_plain_thread_waits_for_real_and_honours_the_timeout() -> None:
     thread = threading.Thread(target=thread_code)
     thread.start()
     thread.join()
-    assert 0.04 <= outcome[0] < 1 and outcome[1] == b"x"  # type: ignore[operator]
+    assert 0.04 <= outcome[0] < 30 and outcome[1] == b"x"  # type: ignore[operator]

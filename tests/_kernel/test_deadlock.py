@@ -230,12 +230,13 @@ def test_a_signal_handler_might_wake_somebody() -> None:
         timer = threading.Timer(0.1, signal.raise_signal, (signal.SIGUSR1,))
         timer.start()
         timer.join()
+        d = dhaga.spawn(dhaga.park, "signal")
+        dhaga.sleep(0)
         pid = os.fork()
         if not pid:
             time.sleep(0.1)
             os.kill(os.getppid(), signal.SIGUSR1)
             os._exit(0)
-        d = dhaga.spawn(dhaga.park, "signal")
         assert d.result() == "signal"
         os.waitpid(pid, 0)
     finally:

@@ -131,7 +131,7 @@ def test_a_fork_within_a_dhaga_goes_on_in_it_alone_and_ends_with_it(end: str) ->
             if not pid:
                 if parks:
                     say(dhaga.spawn(lambda: dhaga.sleep(0.01) or "joined").result())
-                    dhaga.spawn(lambda: dhaga.sleep(0.02) or say("waited for"))
+                    dhaga.spawn(lambda: dhaga.sleep(0.1) or say("waited for"))
                     dhaga.spawn(sleeper, daemon=True)
                     dhaga.sleep(0)
                 {end}

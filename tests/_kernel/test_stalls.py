@@ -58,7 +58,7 @@ def test_a_wait_in_c_beside_runnable_dhagas_is_logged_with_its_stack(
     finally:
         stalls.logger.removeHandler(handler)
     (text,) = handler.lines
-    assert text.startswith("stalled has waited in C for 0.")
+    assert text.startswith("stalled has waited in C for ")
     assert "(runnable dhagas: 1)" in text
     assert "in wait_in_c\n      assert lock.acquire(timeout=60)" in text
 

@@ -24,7 +24,7 @@ def test_a_plain_thread_ends_its_dhagas_as_the_main_thread_does() -> None:
         def main_code():
             dhaga.spawn(waited_for)
             dhaga.spawn(daemon, daemon=True)
-            dhaga.sleep(0.01)
+            dhaga.sleep(0)
             print("the thread's own code ends")
 
         before = len(os.listdir("/dev/fd"))

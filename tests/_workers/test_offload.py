@@ -163,10 +163,11 @@ def test_a_pool_of_its_own_never_waits_behind_other_blocking_work(wal: OffloadPo
 
 
 def test_one_thread_makes_calls_in_the_order_of_their_coming_from_dhagas_and_threads(wal: OffloadPool) -> None:
-    gate = threading.Event()
+    begun, gate = threading.Event(), threading.Event()
     made: list[str] = []
-    first = dhaga.spawn(wal.offload, gate.wait, 30)
-    settle()
+    first = dhaga.spawn(wal.offload, lambda: (begun.set(), gate.wait(30)))
+    while not begun.is_set():  # before that, it is among the pool's calls
+        dhaga.sleep(0.001)
     second = dhaga.spawn(wal.offload, made.append, "dhaga")
     settle()
     idents: list[int] = []
@@ -395,9 +396,15 @@ def test_shutdown_without_waiting_lets_the_calls_end_by_themselves() -> None:
 @pytest.mark.parametrize("timeout", [0, 0.01])
 def test_shutdown_names_the_calls_that_do_not_end_in_time(timeout: float) -> None:
     wal = OffloadPool("wal", threads=1)
-    gate = threading.Event()
-    callers: list[dhaga.Dhaga[Any]] = [dhaga.spawn(wal.offload, gate.wait, 30), dhaga.spawn(wal.offload, time.sleep, 0)]
-    settle()
+    begun, gate = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        gate.wait(30)
+
+    callers: list[dhaga.Dhaga[Any]] = [dhaga.spawn(wal.offload, wait), dhaga.spawn(wal.offload, time.sleep, 0)]
+    while not begun.is_set():  # between the backlog and its thread, a call is in neither
+        dhaga.sleep(0.001)
     with pytest.raises(TimeoutError, match=r"wal.*Call of wait.*Call of sleep"):
         wal.shutdown(timeout=timeout)
     gate.set()
@@ -442,13 +449,15 @@ def test_the_virtual_clock_stands_still_while_a_shutdown_waits_for_real_threads(
 def test_cancelled_or_timed_out_anywhere_a_shutdown_can_be_repeated() -> None:
     def scenario() -> Any:
         wal = OffloadPool("wal", threads=1)
-        dhaga.spawn(wal.offload, time.sleep, 0.001)
+        gate = threading.Event()
+        dhaga.spawn(wal.offload, gate.wait, 30)
 
         def check() -> None:
             wal.shutdown(timeout=30)
             assert not wal.workers.threads and victim.scheduler.outside_calls == 0
 
         victim = dhaga.spawn(wal.shutdown)
+        dhaga.spawn(gate.set)  # only now: the victim would not park if the thread had ended before
         return victim, check
 
     assert cancel_at_every_park(scenario) >= 1
@@ -507,12 +516,13 @@ def test_a_thread_outlives_a_caller_whose_loop_was_closed(wal: OffloadPool, capl
 PROCESS = """
 import logging, os, signal, sys, threading, time, warnings
 import dhaga
+from dhaga._kernel import hooks
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork")
 
 wal = dhaga.OffloadPool("wal", threads=1)
 
-begun = threading.Event()
+begun, go_on = threading.Event(), threading.Event()
 
 def commit(name, seconds=0.1):
     begun.set()
@@ -526,7 +536,8 @@ def test_a_commit_that_has_begun_is_not_lost_at_exit() -> None:
     assert prints(
         PROCESS
         + """if True:
-        caller = dhaga.spawn(wal.offload, commit, "of a cancelled dhaga", 1)  # which is to last longer than all of this
+        hooks.after_dhagas_at_exit.insert(0, go_on.set)  # once the daemons are cancelled
+        caller = dhaga.spawn(wal.offload, lambda: (begun.set(), go_on.wait(), commit("of a cancelled dhaga")))
         dhaga.spawn(wal.offload, commit, "of a daemon", daemon=True)
         while not begun.is_set():
             dhaga.sleep(0.001)
@@ -552,7 +563,8 @@ def test_a_commit_that_does_not_end_is_named_at_exit_and_left() -> None:
         from dhaga._kernel.process import process_exit
         process_exit.EXIT_SECONDS = 0.1
         dhaga.spawn(wal.offload, commit, "never", 60, daemon=True)
-        dhaga.sleep(0.02)
+        while not begun.is_set():  # the exit would drop a call that no thread has taken yet
+            dhaga.sleep(0.001)
     """
     )
     assert (outcome.status, outcome.out) == (0, "")
@@ -564,21 +576,23 @@ def test_a_forked_child_has_pools_without_threads_and_calls_of_the_parents() -> 
         PROCESS
         + """if True:
         wal.offload(int)
-        caller = dhaga.spawn(wal.offload, commit, "by the parent")
+        caller = dhaga.spawn(wal.offload, lambda: (begun.set(), go_on.wait(), commit("by the parent")))
         waits = dhaga.spawn(wal.offload, int)
-        dhaga.sleep(0.02)
+        while not begun.is_set():
+            dhaga.sleep(0.001)
         pid = os.fork()
         if not pid:
             print("child:", repr(wal), dhaga.spawn(wal.offload, int, "7").result(), wal.offload(lambda: 8), flush=True)
             sys.exit(5)
-        print("status", os.waitstatus_to_exitcode(dhaga.offload(os.waitpid, pid, 0)[1]))
+        print("status", os.waitstatus_to_exitcode(dhaga.offload(os.waitpid, pid, 0)[1]), flush=True)
+        go_on.set()
         caller.join()
     """
     )
-    assert sorted(lines) == [
+    assert lines == [
         "child: <OffloadPool wal, 0 of 1 threads, 0 free, 0 calls due> 7 8",
-        "committed by the parent",
         "status 5",
+        "committed by the parent",
     ]
 
 
