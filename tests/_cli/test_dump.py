@@ -24,10 +24,11 @@ CROSSED = """
         with first:
             while not second.locked():
                 dhaga.sleep(0)
-            print(dhaga.current().name)
             second.acquire()
-    dhaga.spawn(cross, *locks, name="left")
-    dhaga.spawn(cross, *locks[::-1], name="right")
+    both = [dhaga.spawn(cross, *locks, name="left"), dhaga.spawn(cross, *locks[::-1], name="right")]
+    while not all(each.reason == "lock.acquire" for each in both):
+        dhaga.sleep(0)
+    print("ready")
     dhaga.sleep(60)
 """
 
@@ -35,7 +36,7 @@ CROSSED = """
 def test_a_dump_of_another_process_names_who_waits_for_whom() -> None:
     program = scripts.Program(CROSSED, DHAGA_DEBUG="1")
     try:
-        program.interrupt_at("right", signal.SIGCONT).interrupt_at("left", signal.SIGCONT)
+        program.interrupt_at("ready", signal.SIGCONT)
         command = [sys.executable, "-m", "dhaga", "dump", str(program.process.pid)]
         found = subprocess.run(command, cwd=scripts.ROOT, capture_output=True, text=True, timeout=scripts.PATIENCE)
     finally:

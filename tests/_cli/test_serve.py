@@ -249,7 +249,7 @@ def read_until(terminal: int, text: str) -> str:
     shown = ""
     while text not in shown:
         assert select.select([terminal], [], [], PATIENCE)[0], shown
-        shown += os.read(terminal, 65536).decode()
+        shown += os.read(terminal, 65536).decode(errors="replace")
     return shown
 
 

@@ -39,7 +39,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.crowd
 def test_where_there_is_no_terminal_one_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with inspect(), dhaga.Scheduler("observed") as observed:
-        observed.spawn(dhaga.sleep, 60, name="sleeper")
+        sleeper = observed.spawn(dhaga.sleep, 60, name="sleeper")
+        while not sleeper.parked:
+            time.sleep(0.001)
         assert main(["top", str(os.getpid()), "--filter", "sleep"]) == 0
         out = capsys.readouterr().out
         assert out.startswith(f"1 dhaga: 1 waiting  process {os.getpid()}\n")
@@ -142,11 +144,14 @@ class Terminal:
         os.close(self.end)
         os.close(self.its)
 
-    def read(self) -> None:
-        if select.select([self.end], [], [], 0.05)[0]:
-            came = os.read(self.end, 65536).decode(errors="replace")
-            self.seen += came
-            self.all += came
+    def read(self) -> bool:
+        """Read what comes within a moment. Returns: whether something came."""
+        if not select.select([self.end], [], [], 0.05)[0]:
+            return False
+        came = os.read(self.end, 65536).decode(errors="replace")
+        self.seen += came
+        self.all += came
+        return True
 
     def wait_for(self, text: str) -> None:
         """Read on until something is written after what was waited for before."""
@@ -165,7 +170,8 @@ class Terminal:
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.seen
             self.read()
-        self.read()
+        while self.read():
+            pass
         assert termios.tcgetattr(self.its) == self.former
         assert "\x1b[?1049l" in self.all  # the other screen is left
         assert "Traceback" not in self.all

@@ -460,8 +460,9 @@ def test_asyncio_debug_mode_has_nothing_to_say() -> None:
         print(len(asyncio.run(main())))
         dhaga.current().scheduler.loop.slow_callback_duration = 10
         print(dhaga.spawn(works, 1).result())
-        with dhaga.Scheduler() as s:
-            s.loop.slow_callback_duration = 10
+        s = dhaga.Scheduler()
+        s.loop.slow_callback_duration = 10
+        with s:
             print(s.spawn(works, 2).result())
         """,
         *("-X", "dev", "-W", "error"),

@@ -25,20 +25,6 @@ PROGRAM = """
     import multiprocessing, sys, threading, time
     from concurrent.futures import ProcessPoolExecutor
 
-    class Clock(threading.Thread):
-        '''Counts hundredths of seconds, unless somebody blocks all.'''
-        ticks, running = 0, True
-        def run(self):
-            while self.running:
-                time.sleep(0.01)
-                self.ticks += 1
-        def __enter__(self):
-            self.start()
-            return self
-        def __exit__(self, *args):
-            self.running = False
-            self.join()
-
     def square(n): return n * n
     def echo(connection):
         while (message := connection.recv()) is not None:
@@ -50,65 +36,68 @@ PROGRAM = """
         for _ in range(100):
             with lock:
                 counter.value += 1
-    def nap(): time.sleep(0.3)
+    def wait(connection): connection.recv()
     def pass_on(source, sink):
         sink.put(source.get() + 1)
 
     def main(context):
-        with Clock() as clock:
-            process = context.Process(target=nap)
-            process.start()
-            process.join()
-            assert process.exitcode == 0 and clock.ticks > 10, clock.ticks
+        here, there = context.Pipe()
+        process = context.Process(target=wait, args=(there,))
+        process.start()
+        ender = threading.Thread(target=lambda: (time.sleep(0.1), here.send("end")))
+        ender.start()
+        process.join()  # which ends only if the other thread runs meanwhile
+        ender.join()
+        assert process.exitcode == 0
 
-            here, there = context.Pipe()
-            process = context.Process(target=echo, args=(there,))
-            process.start()
-            there.close()
-            for message in ("short", b"x" * 3_000_000):
-                here.send(message)
-                assert here.recv() == message
-            here.send(None)
-            process.join()
-            here.close()
+        here, there = context.Pipe()
+        process = context.Process(target=echo, args=(there,))
+        process.start()
+        there.close()
+        for message in ("short", b"x" * 3_000_000):
+            here.send(message)
+            assert here.recv() == message
+        here.send(None)
+        process.join()
+        here.close()
 
-            queue = context.Queue()
-            process = context.Process(target=produce, args=(queue,))
-            process.start()
-            assert [queue.get()[0] for _ in range(300)] == list(range(300))
-            process.join()
+        queue = context.Queue()
+        process = context.Process(target=produce, args=(queue,))
+        process.start()
+        assert [queue.get()[0] for _ in range(300)] == list(range(300))
+        process.join()
 
-            requests, answers = context.Queue(), context.Queue()  # who gets, waits for what this process is to put
-            process = context.Process(target=pass_on, args=(requests, answers))
-            process.start()
-            got = []
-            reader = threading.Thread(target=lambda: got.append(answers.get()))
-            reader.start()
-            time.sleep(0.05)
-            requests.put(1)
-            reader.join()
-            process.join()
-            assert got == [2]
+        requests, answers = context.Queue(), context.Queue()  # who gets, waits for what this process is to put
+        process = context.Process(target=pass_on, args=(requests, answers))
+        process.start()
+        got = []
+        reader = threading.Thread(target=lambda: got.append(answers.get()))
+        reader.start()
+        time.sleep(0.05)
+        requests.put(1)
+        reader.join()
+        process.join()
+        assert got == [2]
 
-            lock, counter = context.RLock(), context.Value("i", 0, lock=False)
-            adders = [kind(target=add, args=(lock, counter)) for kind in (context.Process, threading.Thread) * 2]
-            for adder in adders: adder.start()
-            for adder in adders: adder.join()
-            assert counter.value == 400
+        lock, counter = context.RLock(), context.Value("i", 0, lock=False)
+        adders = [kind(target=add, args=(lock, counter)) for kind in (context.Process, threading.Thread) * 2]
+        for adder in adders: adder.start()
+        for adder in adders: adder.join()
+        assert counter.value == 400
 
-            with context.Pool(2) as pool:
-                assert pool.map(square, range(50), chunksize=1) == [n * n for n in range(50)]
-            with ProcessPoolExecutor(2, mp_context=context) as executor:
-                assert list(executor.map(square, range(50))) == [n * n for n in range(50)]
-            with context.Manager() as manager:
-                things = manager.dict(a=1)
-                things["b"] = 2
-                assert dict(things) == {"a": 1, "b": 2}
-            event, condition = context.Event(), context.Condition()
-            threading.Timer(0.02, event.set).start()
-            assert event.wait(30)
-            with condition:
-                assert not condition.wait(0.02)
+        with context.Pool(2) as pool:
+            assert pool.map(square, range(50), chunksize=1) == [n * n for n in range(50)]
+        with ProcessPoolExecutor(2, mp_context=context) as executor:
+            assert list(executor.map(square, range(50))) == [n * n for n in range(50)]
+        with context.Manager() as manager:
+            things = manager.dict(a=1)
+            things["b"] = 2
+            assert dict(things) == {"a": 1, "b": 2}
+        event, condition = context.Event(), context.Condition()
+        threading.Timer(0.02, event.set).start()
+        assert event.wait(30)
+        with condition:
+            assert not condition.wait(0.02)
         print("done")
 
     if __name__ == "__main__":

@@ -35,11 +35,15 @@ def test_shares_tell_who_ran(line: InspectorClient, observed: dhaga.Scheduler) -
     observed.spawn(compute, name="computes", daemon=True)
     observed.spawn(dhaga.sleep, 60, name="sleeps", daemon=True)
     assert not line.ask("table")["measured"]
-    answer = ask_until(line, lambda answer: answer["measured"] and row_of(answer, "computes")["share"])
+
+    def is_told(answer: dict[str, Any]) -> bool:
+        # Where another thread holds the interpreter lock and waits for a processor, an answer may show a block.
+        return bool(answer["measured"] and row_of(answer, "computes")["share"] and not answer["blocks"])
+
+    answer = ask_until(line, is_told)
     for column in ("held", "share"):
         of = {row["name"]: row[column] for row in answer["rows"]}
         assert of["computes"] > of["sleeps"]
-    assert not answer["blocks"]
 
 
 def test_who_has_held_the_thread_since_before_the_question_has_all_of_the_time(

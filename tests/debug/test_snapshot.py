@@ -22,7 +22,7 @@ def test_other_schedulers_are_looked_at_in_their_threads() -> None:
         getter = io.spawn(lambda: jobs.get(), name="getter")  # a frame of Python, as jobs.get may be compiled
         while getter.state != "WAITING":
             time.sleep(0.001)
-        view = next(each for each in debug.snapshot().schedulers if each.name == "io")
+        view = next(each for each in debug.snapshot(patience=30).schedulers if each.name == "io")
         jobs.put(None)
         getter.join()
     assert (view.life, view.held) == ("own thread", False)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,8 @@ def test_slow_clients_cannot_shut_out_the_one_who_has_the_token(served: Page, te
     for each in slow:
         each.sendall(text)
     assert asked(served, "/table?token=TOKEN")[0] == 200
-    assert slow[0].recv(1) == b""  # the oldest has gone, and the newest is still heard
+    with suppress(ConnectionResetError):  # where its text came between the server's last read and the close
+        assert slow[0].recv(1) == b""  # the oldest has gone, and the newest is still heard
     slow[-1].sendall(b"GARBAGE\r\n\r\n")
     assert slow[-1].recv(15) == b"HTTP/1.1 400 Ba"
     for each in slow:
@@ -187,7 +189,7 @@ def test_slow_clients_cannot_shut_out_the_one_who_has_the_token(served: Page, te
 def test_a_request_has_its_time_as_a_whole(served: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_page, "SOCKET_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", served.port)) as slow, pytest.raises(ConnectionError):
-        for _ in range(200):
+        for _ in range(2000):
             slow.sendall(b"x")
             time.sleep(0.02)
 
