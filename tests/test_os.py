@@ -178,7 +178,7 @@ def test_the_patch_has_all_of_it_park() -> None:
         lets_others_run(lambda: os.system("sleep 0.1"))
         lets_others_run(lambda: os.spawnlp(os.P_WAIT, "sleep", "sleep", "0.1"))
         lets_others_run(lambda: os.popen("sleep 0.1").close())
-        lets_others_run(lambda: subprocess.run(["sleep", "0.1"], timeout=5))
+        lets_others_run(lambda: subprocess.run(["sleep", "0.1"], timeout=60))
         reader, writer = os.pipe()
         lets_others_run(lambda: (write(b"x"), os.read(reader, 1)))
         file = os.fdopen(reader)

@@ -19,7 +19,7 @@ from dhaga import queue
 from dhaga.futures import CancelledError, Future
 from dhaga.pool import Pool
 from dhaga.testing import cancel_at_every_park
-from dhaga.threading import Event, Lock
+from dhaga.threading import Barrier, Event, Lock
 from tests.kit.parking import victim
 from tests.kit.pools import pooled
 from tests.kit.scripts import Program, prints
@@ -77,11 +77,12 @@ def test_there_are_at_most_so_many_calls_at_once_in_each_thread() -> None:
     with Pool(2, 3) as pool:
         at_work: Counter[str] = Counter()
         most: Counter[str] = Counter()
+        all_at_work = Barrier(6)
 
         def call(n: int) -> None:
             at_work[thread_name()] += 1
             most[thread_name()] = max(most[thread_name()], at_work[thread_name()])
-            dhaga.sleep(0.01)
+            all_at_work.wait(30) if n < 6 else dhaga.sleep(0.001)
             at_work[thread_name()] -= 1
 
         assert len(list(pool.map(call, range(30)))) == 30
@@ -267,13 +268,15 @@ def test_map_raises_at_its_place_and_withdraws_the_rest() -> None:
     assert len(made) < 1000
 
 
-def test_map_counts_its_timeout_from_the_call(pool: Pool) -> None:
+def test_map_counts_its_timeout_from_the_call() -> None:
     gate = Event()
-    results = pool.map(lambda n: n and gate.wait(), [0, 1], timeout=0.01)
-    assert next(results) == 0
-    with pytest.raises(TimeoutError):
-        next(results)
-    gate.set()
+    with Pool(1, 1) as pool:
+        results = pool.map(lambda n: n and gate.wait(), [0, 1], timeout=0.01)
+        until(lambda: "1 parked" in repr(gate))  # so the first call has ended
+        assert next(results) == 0
+        with pytest.raises(TimeoutError):
+            next(results)
+        gate.set()
 
 
 def test_imap_unordered_gives_results_as_they_come_and_reads_little_ahead(pool: Pool) -> None:
@@ -310,10 +313,17 @@ def test_imap_unordered_takes_an_endless_iterable_and_closing_withdraws_what_has
                 yield n
                 n += 1
 
-        results = pool.imap_unordered(lambda n: (dhaga.sleep(0.001), made.append(n)), endless(), look_ahead=50)
+        def call(n: int) -> None:
+            made.append(n)
+            if n:
+                gate.wait()
+
+        gate = Event()
+        results = pool.imap_unordered(call, endless(), look_ahead=50)
         next(results)
         results.close()  # type: ignore[attr-defined]
-    assert 1 <= len(made) < 50
+        gate.set()
+    assert made in ([0], [0, 1])
 
 
 def test_imap_unordered_raises_what_a_call_or_the_iterable_raises(pool: Pool) -> None:
@@ -375,6 +385,7 @@ def test_shutdown_names_the_calls_that_do_not_end_in_time() -> None:
     pool = Pool(1, 1)
     gate = Event()
     pool.submit(gate.wait)
+    until(lambda: "1 parked" in repr(gate))
     with pytest.raises(TimeoutError, match=rf"have not ended: <Dhaga {pool.name}-1-worker-1 WAITING event.wait>"):
         pool.shutdown(timeout=0.05)
     gate.set()

@@ -142,8 +142,8 @@ def test_background_dhagas_go_on_between_cells_and_print_under_the_cell_that_spa
 
 def test_an_interrupt_ends_a_cell_that_waits(notebook: Notebook) -> None:
     status, said = notebook.interrupt("""
-        print("now")
         try:
+            print("now")
             dhaga.sleep(600)
         finally:
             dhaga.sleep(0.01)
@@ -176,7 +176,7 @@ def test_a_second_interrupt_ends_a_dhaga_that_does_not_let_the_cell_go_on(notebo
 
 
 def test_an_interrupt_may_be_caught(notebook: Notebook) -> None:
-    cell = "print('now')\ntry: dhaga.sleep(600)\nexcept KeyboardInterrupt: print('caught')"
+    cell = "try:\n    print('now')\n    dhaga.sleep(600)\nexcept KeyboardInterrupt: print('caught')"
     status, said = notebook.interrupt(cell)
     assert status == "ok" and said.endswith("caught")
 

@@ -145,9 +145,8 @@ def test_a_task_that_never_parks_outlives_its_limit_and_is_told_of(world: World,
         come_to(parks.delay())  # what was meant for the task before does not strike this one
     assert "although its time limit is 0.1 s: a limit ends a task where it parks" in said.text()
     named = [line for line in said.lines if " has held " in line]
-    # A busy machine may hold up another one for as long.
-    (line,) = [line for line in named if line.startswith("busy[")]
-    assert "in busy" in line
+    # A busy machine may hold up another one for as long, and this one before and after its own code.
+    assert any("in busy" in line for line in named if line.startswith("busy["))
 
 
 # ---- a task that computes, in a worker with preemption

@@ -277,11 +277,13 @@ def test_the_programs_own_classes_of_connections_and_cursors_are_asked(url: str)
 def test_a_coroutine_is_told_when_a_dhaga_uses_the_connection(url: str) -> None:
     async def main() -> None:
         connection = await dhaga.aio.run_in_dhaga(psycopg2.connect, url)
-        query = dhaga.spawn(lambda: connection.cursor().execute("select pg_sleep(0.05)"))
-        await asyncio.sleep(0.01)
+        query = dhaga.spawn(lambda: connection.cursor().execute("select pg_sleep(1000)"))
+        while query.state != "WAITING":
+            await asyncio.sleep(0.001)
         with pytest.raises(dhaga.ParkError):
             connection.commit()
-        await query
+        query.cancel()
+        await dhaga.aio.run_in_dhaga(query.join)
         connection.close()
 
     asyncio.run(main())

@@ -156,14 +156,14 @@ def test_the_programs_classes_and_its_pragma_are_asked(connect: Connect) -> None
             super().commit()
 
     trace: list[str] = []
-    own = connect(0.5, factory=Own)
+    own = connect(50, factory=Own)
     assert isinstance(own, Own)
     assert while_locked(connect, lambda: own.execute("insert into t values (1)")) == ["free", "called"]
     own.commit()
     assert trace == ["own"]
-    assert own.execute("PRAGMA busy_timeout").fetchone() == (500,)
-    own.execute("pragma busy_timeout = 700")
-    assert own.execute("PRAGMA busy_timeout").fetchone() == (700,)
+    assert own.execute("PRAGMA busy_timeout").fetchone() == (50_000,)
+    own.execute("pragma busy_timeout = 70000")
+    assert own.execute("PRAGMA busy_timeout").fetchone() == (70_000,)
     own.executescript("insert into t values (2); insert into t values (3);")
     assert rows(own) == [1, 2, 3]
     for name in integration.NAMES:

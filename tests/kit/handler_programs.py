@@ -275,7 +275,7 @@ def waits(name: str, set_handler: Callable[..., object]) -> bool:
     if name != "asyncio.run":
         arm()
     wait()
-    for _ in range(100):
+    for _ in range(1000):
         if ended:
             return True
         time.sleep(0.02)

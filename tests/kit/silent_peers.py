@@ -317,14 +317,14 @@ def redises() -> Calls:
     kept.append(pool.get_connection())
     yield "redis, pool", pool.get_connection
     yield "redis, blpop", lambda: client(real).blpop(f"{name}-list", timeout=1)
-    lock = client(real).lock(name, timeout=5)
+    lock = client(real).lock(name, timeout=120)
     lock.acquire()
     yield "redis, lock", lambda: client(real).lock(name, blocking_timeout=SECONDS, sleep=0.001).acquire()
 
     def message() -> Any:
         heard = client(real).pubsub(ignore_subscribe_messages=True)
         heard.subscribe(name)
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=30)
         return heard.get_message(timeout=SECONDS)
 
     yield "redis, get_message", message
@@ -429,7 +429,7 @@ GROUPS = standard, tls, pyopenssl, sqlite, postgres, postgres_2, mysql, redises,
 
 def main() -> None:
     signal.signal(signal.SIGALRM, lambda *_: report())
-    signal.alarm(50)
+    signal.alarm(100)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
     wanted = os.environ.get("SILENT_PEERS", "")
     cases: dict[str, Callable[[], Any]] = {}

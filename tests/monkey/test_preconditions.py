@@ -35,7 +35,8 @@ def test_a_thread_that_runs_is_named_with_what_it_runs() -> None:
     stop.clear()
     _thread.start_new_thread(stop.wait, ())
     _thread.start_new_thread(Work().go, ())
-    time.sleep(0.05)
+    while [frame.f_code.co_name for frame in sys._current_frames().values()].count("wait") < 2:
+        time.sleep(0.001)
     """
         + TRY
         + """

@@ -306,7 +306,7 @@ def test_imports_in_a_circle_of_dhagas_do_not_lock(write: Write) -> None:
         try_b="import time\ntime.sleep(0.02)\nimport try_a",
     )
     world = patched_imports("try_a")
-    a, b = (d.result(timeout=5) for d in [dhaga.spawn(world.import_module, name) for name in ("try_a", "try_b")])
+    a, b = (d.result(timeout=60) for d in [dhaga.spawn(world.import_module, name) for name in ("try_a", "try_b")])
     assert a.try_b is b and b.try_a is a
 
 

@@ -214,7 +214,7 @@ def test_a_forked_child_finds_the_adopted_locks_free() -> None:
     threading.Thread(target=holds, args=(concurrent.futures.thread._global_shutdown_lock,)).start()
     time.sleep(0.01)
     if os.fork() == 0:
-        print(concurrent.futures.ThreadPoolExecutor(1).submit(lambda: "in the child").result(timeout=3), flush=True)
+        print(concurrent.futures.ThreadPoolExecutor(1).submit(lambda: "in the child").result(timeout=60), flush=True)
         os._exit(0)
     print(os.wait()[1])
     done.set()

@@ -46,8 +46,8 @@ def fails(number, frame):
     raise Late
 
 def strikes(wait):
-    standard.setitimer(standard.ITIMER_REAL, 0.1)  # by then it waits, on a busy machine, too
     try:
+        standard.setitimer(standard.ITIMER_REAL, 0.1)  # by then it waits, on a busy machine, too
         return wait()
     except Late:
         return "struck"

@@ -157,7 +157,10 @@ def test_a_cancelled_parent_scope_cancels_its_children() -> None:
     assert prints(
         PATCHED
         + """
+    begun = []
+
     def child(name):
+        begun.append(name)
         try:
             time.sleep(60)
         finally:
@@ -174,7 +177,8 @@ def test_a_cancelled_parent_scope_cancels_its_children() -> None:
             scope.spawn(child, "three")
 
     whole = dhaga.spawn(parent)
-    time.sleep(0.01)
+    while len(begun) < 3:
+        time.sleep(0.001)
     whole.cancel("enough")
     try:
         whole.result()
@@ -200,6 +204,7 @@ def test_after_fork_the_child_does_not_run_the_parents_dhagas() -> None:
     time.sleep(0.01)
     child = os.fork()
     if not child:
+        ran.clear()
         time.sleep(0.1)
         own = threading.Thread(target=lambda: ran.append("own"))
         own.start()
@@ -218,10 +223,11 @@ def test_a_deadlock_report_names_who_waits_for_what_and_who_holds_it() -> None:
         PATCHED
         + """
     first, second = threading.Lock(), threading.Lock()
+    both_hold = threading.Barrier(2)
 
     def takes(mine, other):
         with mine:
-            time.sleep(0.01)
+            both_hold.wait()
             with other:
                 pass
 

@@ -18,7 +18,7 @@ def work(n):
     )
     assert child.stdout.readline() == "begun\n"
     begun.wait()
-    out, err = child.communicate(f"{n}\n", timeout=20)
+    out, err = child.communicate(f"{n}\n", timeout=60)
     answers[n] = (int(out), err, child.returncode)
 
 
