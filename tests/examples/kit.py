@@ -6,7 +6,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -159,9 +158,3 @@ def server_process(store: Path, *arguments: object) -> Iterator[tuple[subprocess
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

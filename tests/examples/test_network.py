@@ -16,9 +16,10 @@ from examples.backup import client
 from examples.backup.chunks import digest_of
 from examples.backup.tree import DIRECTORY, FILE, Entry
 from examples.backup.wire import FRAME_LIMIT, BackupError, Disconnected, Wire, pack, sign
-from tests.examples.kit import Service, fill, free_port, picture, snapshots_of
+from tests.examples.kit import Service, fill, picture, snapshots_of
 from tests.examples.relay import Relay
 from tests.kit.socket_cases import eventually
+from tests.kit.sockets import free_port
 
 
 @pytest.mark.logs  # of connections that broke

@@ -17,8 +17,9 @@ import pytest
 from examples.backup import client
 from examples.backup.store import settled
 from examples.backup.workers import Unit
-from tests.examples.kit import ROOT, Service, command, fill, free_port, picture, run, server_process, snapshots_of
+from tests.examples.kit import ROOT, Service, command, fill, picture, run, server_process, snapshots_of
 from tests.examples.relay import Relay
+from tests.kit.sockets import free_port
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def held(service: Service, count: int, *arguments: object) -> Iterator[tuple[sub
         line = command(*arguments, "--to", "{}:{}".format(*relay.address))
         process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            assert relay.held.wait(30)
+            assert relay.held.wait(60)
             yield process, relay
         finally:
             process.kill()
@@ -58,7 +59,7 @@ def kill_held(service: Service, count: int, *arguments: object) -> None:
 
 def arrived(service: Service) -> int:
     """Count the bytes of the chunks that no snapshot holds yet, once a good part of what was sent is there."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (there := size(service.root / "incoming", "?" * 64)) < 100_000:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -104,7 +105,7 @@ def test_a_backup_outlives_a_server_that_is_killed_and_started_again(
         with server_of(unit, tmp_path / "store", port) as (_, service):
             relay.release()
             relay.cut()
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=60)
             assert (process.returncode, err) == (0, "")
             summary = json.loads(out)
             assert names(service) == [summary["snapshot"]]

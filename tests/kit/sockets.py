@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,14 @@ from typing import Any
 from dhaga import socket
 
 LOCAL = ("127.0.0.1", 0)
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens, outside the range from which Linux assigns ports."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 30_000)  # a seed of the tests would repeat the numbers
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @contextmanager

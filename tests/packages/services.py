@@ -49,7 +49,7 @@ class HTTPHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urllib.parse.urlsplit(self.path)
         if url.path == "/never":
-            time.sleep(1)
+            time.sleep(PATIENCE)
             return
         count = self.gathering.wait(url.path, int(urllib.parse.parse_qs(url.query)["count"][0]))
         self.answer(json.dumps({"at once": count}).encode())

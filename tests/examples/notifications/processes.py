@@ -25,7 +25,7 @@ class Served:
 
     def post(self, topic: str, text: str) -> None:
         """Publish."""
-        with urllib.request.urlopen(f"{self.url}topics/{topic}", text.encode(), timeout=10) as response:
+        with urllib.request.urlopen(f"{self.url}topics/{topic}", text.encode(), timeout=60) as response:
             assert response.status == 200
 
 
@@ -42,7 +42,7 @@ def serving(*arguments: str) -> Iterator[Served]:
             raise AssertionError(process.communicate()[1])
         yield Served(process, match[1], match[2], told)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
         assert "Traceback" not in errors, errors
     finally:
