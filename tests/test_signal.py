@@ -344,22 +344,25 @@ def test_main_code_without_a_scheduler_hears_signals_while_it_blocks() -> None:
         prints(
             START
             + """if True:
-        from threading import Thread, Timer
+        from threading import Thread
         signal.signal(signal.SIGUSR1, lambda number, frame: (inner.acquire(), log.append("heard"), inner.release()))
         inner, lock = threading.Lock(), threading.Lock()
+        def others():
+            standard_time.sleep(0.03)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            standard_time.sleep(0.03)
+            log.append("open")
+            inner.release()  # the handler blocks till then
+            while "heard" not in log:
+                standard_time.sleep(0.001)
+            log.append("end")
+            lock.release()
         for wait in (lambda: time.sleep(0.15), lock.acquire):
             log.clear(), lock.acquire(False), inner.acquire()
-            began = standard_time.monotonic()
-            others = [
-                Timer(0.03, os.kill, (os.getpid(), signal.SIGUSR1)),
-                Timer(0.06, lambda: (log.append("open"), inner.release())),  # the handler blocks till then
-                Timer(0.15, lambda: (log.append("end"), lock.release())),
-            ]
-            for other in others:
-                other.start()
+            other = Thread(target=others)
+            other.start()
             wait()
-            for other in others:
-                other.join()
+            other.join()
             print(log)
     """.replace("if True:", "if True:\n        import time as standard_time", 1)
         )

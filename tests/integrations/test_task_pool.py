@@ -115,7 +115,7 @@ def test_a_warm_stop_lets_tasks_end_and_leaves_the_others_to_the_broker(world: W
         for number in range(4):
             wait.delay(number)
         until(lambda: pool.info["waiting"] == 2 == len(world.begun))
-        closer = threading.Timer(0.2, world.gate.set)
+        closer = threading.Thread(target=lambda: (until(lambda: not pool.info["waiting"]), world.gate.set()))
         closer.start()
         pool.stop()
         closer.join()
