@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -69,7 +70,8 @@ def test_it_serves_an_app_and_logs_as_eventlet_does() -> None:
     assert "X-Own-Header" in headers.keys() and words == ["after"]  # noqa: SIM118
     text = log.getvalue()
     assert f"wsgi starting up on http://127.0.0.1:{address[1]}" in text and ") accepted (" in text
-    assert "1.2.3.4,127.0.0.1 - - [" in text and '"POST /page?x=1 HTTP/1.1" 200 5 0.' in text and "wsgi exited" in text
+    assert "1.2.3.4,127.0.0.1 - - [" in text and "wsgi exited" in text
+    assert re.search(r'"POST /page\?x=1 HTTP/1\.1" 200 5 \d+\.\d', text)
 
 
 @pytest.mark.parametrize("number", [errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.EMFILE])
