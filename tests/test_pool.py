@@ -162,6 +162,30 @@ def test_who_is_parked_in_submit_is_refused_after_shutdown() -> None:
     pool.shutdown()
 
 
+def test_a_submit_to_a_stopped_scheduler_returns_its_permit() -> None:
+    pool = Pool(1, 1, max_pending=1)
+    pool._workers.groups[0].scheduler.stop()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="stopped"), dhaga.Timeout(30):
+            pool.submit(int)
+    pool.shutdown()
+
+
+def test_the_cancel_of_a_worker_before_its_start_leaves_later_calls_their_wake() -> None:
+    with Pool(1, 2) as pool:
+
+        def call() -> Future[int]:
+            future = pool.submit(int)
+            for worker in pool._workers.groups[0].scheduler.in_order():
+                if worker.state == "NEW":
+                    worker.cancel()
+            return future
+
+        assert pool.submit(call).result(30).result(30) == 0
+        until(lambda: len(pool._workers.groups[0].workers) == 1)
+        assert pool.submit(int).result(5) == 0
+
+
 def test_a_coroutine_cannot_wait_in_submit_and_is_told_so() -> None:
     with Pool(1, 1, max_pending=1) as pool:
         gate = Event()

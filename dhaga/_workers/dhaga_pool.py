@@ -222,6 +222,7 @@ class SchedulerWorkers:
         can take.
         """
         self.free_numbers.append(worker._number)
+        self.wake_pending = False  # a worker that was cancelled before its start has not done this
         if FREE_THREADED:
             fence(self.pool.backlog)
         if self.pool.backlog:
@@ -302,6 +303,8 @@ class WorkerPool:
                 return
             if self.closed:
                 self.raise_closed()
+            if self.permits is not None:
+                self.permits.release()
             raise
 
     def should_end(self) -> bool:
