@@ -192,6 +192,35 @@ def test_an_upgrade_hands_over_the_connection_and_what_has_come() -> None:
         assert sock.recv(100) == b""
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_graceful_stop_ends_what_an_app_receives_from_a_connection_taken_over(when: str) -> None:
+    begun, may_take, taken = Event(), Event(), Event()
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        begun.set()
+        assert may_take.wait(30)
+        sock, _ = environ["dhaga.upgrade"]()
+        taken.set()
+        while data := sock.recv(100):
+            sock.sendall(data.upper())
+        return []
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(get("/", "Upgrade: upper", "Connection: Upgrade"))
+        assert begun.wait(30)
+        if when == "before":
+            may_take.set()
+            assert taken.wait(30)
+            sock.sendall(b"abc")
+            assert sock.recv(100) == b"ABC"
+        stopper = dhaga.spawn(server.stop, 1000)
+        while not server.stopping or server.listeners:
+            dhaga.sleep(0.001)
+        may_take.set()
+        stopper.result(30)
+        assert sock.recv(100) == b""
+
+
 def test_an_upgrade_of_an_ended_request_does_not_take_the_next_ones_connection() -> None:
     kept: list[Any] = []
 

@@ -41,9 +41,6 @@ def hand_over(connection: ServerConnection, response: Response) -> tuple[Any, by
     check_current(connection, response)
     taken = connection.upgrade(response)
     response.sink, response.status = TAKEN_SINK, SWITCHING
-    connection.handed_over = True
-    if connection.server.stopping:
-        end_receiving(connection.sock)
     return taken
 
 

@@ -69,7 +69,7 @@ class ServerConnection(Transfers):
     """
 
     __slots__ = (
-        "base_environ", "body", "handed_over", "idle", "peer", "turns", "upgraded",
+        "base_environ", "body", "idle", "peer", "turns", "upgraded",
     )  # fmt: skip
 
     def __init__(self, server: Server, sock: socket, peer: Any) -> None:
@@ -78,7 +78,6 @@ class ServerConnection(Transfers):
         self.base_environ = server.base_environ(sock)
         self.idle = False  # no byte of the next request was received
         self.upgraded = False  # the app has taken over the socket
-        self.handed_over = False  # the app has taken over the socket through AppSocket
         self.body: BufferedReader | None = None
         self.turns: Semaphore | None = None  # set while this connection holds a permit
 
@@ -297,7 +296,8 @@ class ServerConnection(Transfers):
         """Transfer the connection to the app, which calls this method as ``environ["dhaga.upgrade"]()``.
 
         ``response``: the response to the request with this environ. The server closes the connection when the app
-        returns. Parks: never. Returns: the socket, and the bytes received after the request. Raises: RuntimeError.
+        returns. At a graceful stop, the app receives end-of-file after the data that has come. Parks: never. Returns:
+        the socket, and the bytes received after the request. Raises: RuntimeError.
         """
         if self.upgraded or response is not self.response or response.sent:
             raise RuntimeError("a connection can be taken over only once, and only before the response has begun")
@@ -306,6 +306,8 @@ class ServerConnection(Transfers):
         self.upgraded = self.closing = True
         response.sent = True
         self.end_turn()
+        if self.server.stopping:
+            end_receiving(self.sock)
         data, self.parser.buffer = self.parser.buffer, b""
         return self.sock, data
 
@@ -322,12 +324,12 @@ class ServerConnection(Transfers):
     def stop_when_idle(self) -> None:
         """End an idle connection soon, unless a request arrives.
 
-        If the app has taken over the connection through ``AppSocket``, shut down receiving, so that the app ends. From:
-        the server's scheduler, at a graceful stop.
+        If the app has taken over the connection, shut down receiving, so that the app ends. From: the server's
+        scheduler, at a graceful stop.
         """
         if self.idle:
             self.idle_timer.shorten(IDLE_GRACE_SECONDS)
-        elif self.handed_over:
+        elif self.upgraded:
             end_receiving(self.sock)
 
     def client_may_send(self) -> bool:
