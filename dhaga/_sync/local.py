@@ -123,12 +123,18 @@ class local:  # the standard name
         elif name in attributes:
             del attributes[name]
         else:
-            raise AttributeError(name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
 
 def is_data_descriptor(kind: type, name: str) -> bool:
-    found = getattr(kind, name, MISSING)
-    return found is not MISSING and hasattr(type(found), "__set__")
+    if getattr(kind, name, MISSING) is MISSING:  # most names, and quicker than the search
+        return False
+    # The search is needed for a descriptor that does not return itself when it is read from the class.
+    for each in kind.__mro__:
+        if name in each.__dict__:
+            found = type(each.__dict__[name])
+            return hasattr(found, "__set__") or hasattr(found, "__delete__")
+    return False
 
 
 def refuse_dict(owner: local, name: str) -> None:

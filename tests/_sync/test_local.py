@@ -246,6 +246,43 @@ def test_properties_slots_and_class_attributes_of_a_subclass_work() -> None:
         assert set(mine.__dict__) == {"x", "level"}
 
 
+@pytest.mark.parametrize("kind", [standard.local, local])
+def test_descriptors_that_hide_themselves_from_the_class_go_before_attributes(kind: Any) -> None:
+    class Getter:
+        def __get__(self, owner: Any, owners: type) -> str:
+            return "got"
+
+    class Setter(Getter):
+        def __set__(self, owner: Any, value: int) -> None:
+            owner.__dict__["set"] = value
+
+    class Deleter(Getter):
+        def __delete__(self, owner: Any) -> None:
+            owner.__dict__.clear()
+
+    class Mine(kind):  # type: ignore[misc]
+        get, set, delete = Getter(), Setter(), Deleter()
+
+    class Mines(Mine):
+        pass
+
+    mine = Mines()
+    mine.get = mine.set = 1
+    mine.__dict__["delete"] = 1
+    assert (mine.get, mine.set, mine.delete) == (1, "got", "got")
+    assert mine.__dict__ == {"get": 1, "set": 1, "delete": 1}
+    with pytest.raises(AttributeError, match="__delete__"):
+        del mine.set
+    with pytest.raises(AttributeError, match="__set__"):
+        mine.delete = 1
+    del mine.get
+    assert mine.get == "got"
+    with pytest.raises(AttributeError, match="'Mines' object has no attribute 'get'"):
+        del mine.get
+    del mine.delete
+    assert mine.__dict__ == {}
+
+
 def test_one_cannot_be_copied_or_pickled_as_the_standard_one() -> None:
     class Mine(local):
         pass
