@@ -174,9 +174,9 @@ class End:
         return error
 
     def break_off(self) -> None:
-        """Make the program see a reset. Its writes raise EPIPE. A read after the received bytes raises ECONNRESET.
+        """Make the program see a reset. The next send, or the read after the received bytes, raises ECONNRESET.
 
-        After the end of the received bytes, reads go on to return no bytes, as with Linux.
+        Later sends raise EPIPE. After the end of the received bytes, reads go on to return no bytes, as with Linux.
         A Unix socket reports a reset if its peer is closed with unread bytes. So a byte is sent to the network's end
         before that end is closed.
         """
@@ -187,6 +187,8 @@ class End:
                 except OSError:
                     pass
         self.broken_off = True
+        for sock in self.objects:
+            sock.sends_until_check = 1  # so the next send is not made by the compiled function, which raises EPIPE
         self.close()
 
     def close(self) -> None:

@@ -134,7 +134,7 @@ class Calls:
     def sendmsg(sock: Any, buffers: Any, ancdata: Any, flags: int, address: Any) -> int:
         end = end_of(sock)
         if end is None or address is None:
-            return called(errno.EPIPE, plain.sendmsg, sock, buffers, ancdata, flags, address)  # type: ignore[no-any-return]
+            return sent(plain.sendmsg, sock, buffers, ancdata, flags, address)
         return send_datagram(end, sock, b"".join(buffers), address)
 
     @staticmethod
@@ -167,7 +167,7 @@ class Calls:
 
     @staticmethod
     def send(sock: Any, data: Any, flags: int = 0) -> int:
-        return called(errno.EPIPE, plain.send, sock, data, flags)  # type: ignore[no-any-return]
+        return sent(plain.send, sock, data, flags)
 
     @staticmethod
     def shutdown(sock: Any, how: int) -> None:
@@ -257,6 +257,20 @@ def called(unconnected: int, call: Callable[..., Any], sock: Any, *arguments: An
         end = end_of(sock)
         if end is not None and end.is_stream and end.state in (NEW, LISTENING, FAILED):
             raise os_error(end.take_error() or unconnected) from None
+        raise
+
+
+def sent(call: Callable[..., int], sock: Any, *arguments: Any) -> int:
+    """Call a sending method of the real fd.
+
+    Raises: after a reset ECONNRESET, unless a call has raised it before, and then EPIPE.
+    """
+    try:
+        return called(errno.EPIPE, call, sock, *arguments)  # type: ignore[no-any-return]
+    except BrokenPipeError:
+        error = 0 if end_of(sock) is None else plain.getsockopt(sock, standard.SOL_SOCKET, standard.SO_ERROR)
+        if error:
+            raise os_error(error) from None
         raise
 
 

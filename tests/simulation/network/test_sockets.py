@@ -141,6 +141,19 @@ def test_the_peer_of_a_connection_that_was_reset_is_not_known(simulated: bool) -
             sock.recv(1)
 
 
+@pytest.mark.parametrize("simulated", [False, True])
+@pytest.mark.parametrize("call", ["send", "sendall", "sendmsg"])
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_the_first_send_after_a_reset_tells_of_it_and_later_ones_of_a_broken_pipe(
+    simulated: bool, call: str, size: int
+) -> None:
+    data: Any = [b"x" * size] if call == "sendmsg" else b"x" * size
+    with reset_by_peer(simulated) as sock:
+        for error in (errno.ECONNRESET, errno.EPIPE, errno.EPIPE):
+            assert errno_of(getattr(sock, call), data) == error
+        assert sock.recv(1) == b""
+
+
 def test_bytes_for_a_socket_that_reads_no_more_do_not_reset_the_connection() -> None:
     with Simulation(1), socket.create_server(("127.0.0.1", 80)) as listener:
         with socket.create_connection(("127.0.0.1", 80)) as sock, listener.accept()[0] as peer:
