@@ -13,8 +13,10 @@ from tornado.ioloop import IOLoop
 
 import dhaga
 from dhaga import socket, testing
+from dhaga._kernel import hooks
 from dhaga._kernel.process.process_exit import retire_closed_guests
 from dhaga._kernel.run.attachment import schedulers
+from dhaga._kernel.run.run_modes import MAX_FAILURES, RETRY_SECONDS
 from dhaga._kernel.wait.current import this_thread
 from tests.kit.scripts import prints, run
 
@@ -58,6 +60,29 @@ def test_a_coroutine_spawns_and_awaits(run_host: Any) -> None:
         return [await first, await second, await first, *await asyncio.gather(first, second)]  # type: ignore[call-overload]
 
     assert run_host(main) == [3, 7, 3, 3, 7]
+
+
+def test_errors_of_all_laps_do_not_keep_the_host_busy(run_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> float:
+        def fails() -> None:
+            if threading.get_ident() == ident:
+                raise LookupError("in each lap")
+
+        ident, loop = threading.get_ident(), asyncio.get_running_loop()
+        sleeper = dhaga.spawn(dhaga.sleep, 0.001)
+        loop.set_exception_handler(lambda _, told: errors.append(told["exception"]))
+        before = loop.time()
+        with monkeypatch.context() as patch:
+            patch.setattr(hooks, "on_lap", fails)
+            await asyncio.sleep(0.5)
+        seconds = loop.time() - before
+        await sleeper
+        return seconds
+
+    errors: list[BaseException] = []
+    seconds = run_host(main)
+    assert 1 <= len(errors) <= MAX_FAILURES + 5 + seconds / RETRY_SECONDS
+    assert {type(error) for error in errors} == {LookupError}
 
 
 def test_await_raises_what_the_dhaga_raised_and_then_nothing_is_logged(run_host: Any) -> None:

@@ -87,8 +87,17 @@ class Lap(SchedulerState):
         except BaseException:
             # A signal handler or an excepthook has raised here. The error has ended the lap early: without another
             # lap the scheduler would stay awake, so that no wake would call wake_loop.
-            self._post_lap()
+            pause = self.mode.pause_after_failure()
+            if pause:
+                self.loop.call_later(pause, self._retry_lap, context=Context())
+            else:
+                self._post_lap()
             raise
+
+    def _retry_lap(self) -> None:
+        """Run the lap after a failed one, unless the scheduler has been detached meanwhile."""
+        if self.thread_ident:
+            self._lap()
 
     def _poll(self) -> None:
         try:

@@ -54,6 +54,9 @@ enable_optional_cleanup(False)
 # normal: a signal handler may raise in the loop's ``select``, and another handler may raise at once.
 MAX_FAILURES = 10
 
+# Seconds between two laps once MAX_FAILURES laps in a row have failed.
+RETRY_SECONDS = 0.1
+
 
 class RunMode:
     """Common part of all modes, and the mode of a scheduler that is not attached yet.
@@ -67,6 +70,8 @@ class RunMode:
         self.main: Main | Dhaga | None = None
         self.thread: Any = None
         self.interrupted: BaseException | None = None
+        # The number of laps in a row that an error has ended early, and the number of whole laps before them.
+        self.failed_laps = self.laps_before_failure = 0
         # The schedulers that serve_thread() has registered in this OS thread, by loop. The dictionary is empty before a
         # registration.
         self.guests: dict[Any, Scheduler] = {}
@@ -99,6 +104,13 @@ class RunMode:
 
     def on_lap_end(self) -> None:
         """Do the remaining work at the end of a lap, on the hub."""
+
+    def pause_after_failure(self) -> float:
+        """Count a lap that an error has ended early. Returns: seconds until the next lap, 0 unless many have failed."""
+        laps = self.scheduler.laps
+        self.failed_laps = self.failed_laps + 1 if laps == self.laps_before_failure else 1
+        self.laps_before_failure = laps
+        return 0 if self.failed_laps < MAX_FAILURES else RETRY_SECONDS
 
     def end_failed_program(self, error: BaseException) -> NoReturn:
         """Print the error of a loop that cannot run any more, and end the process."""
