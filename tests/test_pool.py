@@ -16,6 +16,7 @@ import pytest
 
 import dhaga
 from dhaga import queue
+from dhaga._workers import dhaga_pool
 from dhaga.futures import CancelledError, Future
 from dhaga.pool import Pool
 from dhaga.testing import cancel_at_every_park
@@ -171,7 +172,8 @@ def test_a_submit_to_a_stopped_scheduler_returns_its_permit() -> None:
     pool.shutdown()
 
 
-def test_the_cancel_of_a_worker_before_its_start_leaves_later_calls_their_wake() -> None:
+def test_the_cancel_of_a_worker_before_its_start_leaves_later_calls_their_wake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dhaga_pool, "IDLE_SECONDS", 1000.0)
     with Pool(1, 2) as pool:
 
         def call() -> Future[int]:
@@ -183,7 +185,7 @@ def test_the_cancel_of_a_worker_before_its_start_leaves_later_calls_their_wake()
 
         assert pool.submit(call).result(30).result(30) == 0
         until(lambda: len(pool._workers.groups[0].workers) == 1)
-        assert pool.submit(int).result(5) == 0
+        assert pool.submit(int).result(30) == 0
 
 
 def test_a_coroutine_cannot_wait_in_submit_and_is_told_so() -> None:
