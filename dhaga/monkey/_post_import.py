@@ -35,6 +35,7 @@ HOOKED = {
     "mariadb": "dhaga.integrations.mariadb",
     "psycopg": "dhaga.integrations.psycopg",
     "psycopg2": "dhaga.integrations.psycopg2",
+    "psycopg_pool.pool": "dhaga.integrations._psycopg_pool",
     "pymssql": "dhaga.integrations.pymssql",
     "snowflake.connector._internal.api_client.bridge": "dhaga.integrations.snowflake",
     "sqlalchemy.pool.impl": "dhaga.integrations.sqlalchemy",
