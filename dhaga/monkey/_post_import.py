@@ -43,6 +43,7 @@ HOOKED = {
     "multiprocessing.synchronize": "dhaga.monkey._standard_bases",
     "MySQLdb.connections": "dhaga.integrations.mysqlclient",
     "OpenSSL": "dhaga.integrations.pyopenssl",
+    "pymysql.connections": "dhaga.integrations._pymysql",
     "trio": "dhaga.integrations.trio",
     "zmq": "dhaga.integrations.zmq",
 }
