@@ -71,7 +71,8 @@ class RunMode:
         self.thread: Any = None
         self.interrupted: BaseException | None = None
         # The number of laps in a row that an error has ended early, and the number of whole laps before them.
-        self.failed_laps = self.laps_before_failure = 0
+        self.failed_laps: int = 0
+        self.laps_before_failure: int = 0
         # The schedulers that serve_thread() has registered in this OS thread, by loop. The dictionary is empty before a
         # registration.
         self.guests: dict[Any, Scheduler] = {}
