@@ -235,10 +235,12 @@ def parking_factory() -> Callable[[], Any] | None:
 def makes_standard_loops(policy: Any) -> bool:
     """Return whether a policy makes asyncio's loops or ours, and not, for example, uvloop's.
 
-    ``await_`` changes the class of the standard policy, and our policy remains after the end of a patch.
+    ``await_`` changes the class of the standard policy, and our policy remains after the end of a patch. On Windows,
+    asyncio's policy makes Proactor loops.
     """
     makes_loops = getattr(type(policy), "new_event_loop", None) is StandardPolicy.new_event_loop
-    return makes_loops and policy._loop_factory in (originals.SelectorEventLoop, SelectorEventLoop)
+    proactor = getattr(standard, "ProactorEventLoop", SelectorEventLoop)
+    return makes_loops and policy._loop_factory in (originals.SelectorEventLoop, SelectorEventLoop, proactor)
 
 
 class Runner(standard.Runner):  # type: ignore[misc]

@@ -177,10 +177,11 @@ def test_the_cancel_of_a_worker_before_its_start_leaves_later_calls_their_wake(m
     with Pool(1, 2) as pool:
 
         def call() -> Future[int]:
-            future = pool.submit(int)
-            for worker in pool._workers.groups[0].scheduler.in_order():
-                if worker.state == "NEW":
-                    worker.cancel()
+            with dhaga.no_preempt():  # the worker that is to make the call does not start before the cancel
+                future = pool.submit(int)
+                for worker in pool._workers.groups[0].scheduler.in_order():
+                    if worker.state == "NEW":
+                        worker.cancel()
             return future
 
         assert pool.submit(call).result(30).result(30) == 0
