@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dhaga._kernel.process.current_scheduler import current_scheduler
 from dhaga._kernel.stacks import Frame
 from dhaga.debug._block_cause import ThreadUse, advice_for, run_delay, waits_for_futex
 from tests.kit.socket_cases import eventually
+from tests.kit.watchdogs import records_of
 
 OFFLOAD = "pass the call to dhaga.offload()"
 COUNTERPART = "which blocks the OS thread: from dhaga import {}, or run the program with python -m dhaga"
@@ -93,9 +95,21 @@ def test_a_thread_that_computes_is_told_from_one_that_sleeps() -> None:
     assert (asleep.share(0.2) or 0) < 0.5 + delayed / 0.2
 
 
-def records_of(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecord]:
-    """Return a watchdog's records about a dhaga. On a busy machine, main code may be named before."""
-    return [record for record in list(caplog.records) if record.getMessage().startswith(f"{name} has held")]
+def record_of_wait(caplog: pytest.LogCaptureFixture, wait: Callable[[], Any], end: Callable[[], Any]) -> Any:
+    """Return what a watchdog logs about a dhaga that waits until it is named."""
+    named = len(records_of(caplog, "waiter"))
+
+    def end_when_named() -> None:
+        try:
+            eventually(lambda: len(records_of(caplog, "waiter")) > named, 60)
+        finally:
+            end()
+
+    ender = threading.Thread(target=end_when_named)
+    ender.start()
+    dhaga.spawn(wait, name="waiter").join()
+    ender.join()
+    return records_of(caplog, "waiter")[-1]
 
 
 @pytest.mark.logs
@@ -116,14 +130,7 @@ def test_the_watchdog_names_the_cure_for_what_waits_in_c(
             thing = make()
             if face == "threading":
                 thing.acquire()
-            named = len(records_of(caplog, "waiter"))
-            ender = threading.Thread(
-                target=lambda: (eventually(lambda: len(records_of(caplog, "waiter")) > named), end(thing))  # noqa: B023
-            )
-            ender.start()
-            dhaga.spawn(wait, thing, name="waiter").join()
-            ender.join()
-            *_, record = records_of(caplog, "waiter")
+            record = record_of_wait(caplog, partial(wait, thing), partial(end, thing))
             if any(cure in record.getMessage() for cure in cures):  # on a busy machine the watchdog may be in doubt
                 break
     assert any(cure in record.getMessage() for cure in cures)

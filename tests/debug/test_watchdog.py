@@ -17,6 +17,7 @@ import pytest
 import dhaga
 from dhaga import debug
 from tests.kit.scripts import prints
+from tests.kit.watchdogs import records_of
 
 
 def wait_for(found: object, seconds: float = 30) -> None:
@@ -33,10 +34,6 @@ class Named:
 
     def __bool__(self) -> bool:
         return any(seen.last == self.name for seen in list(self.watchdog.blocked.values()))
-
-
-def records_of(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.getMessage().startswith(f"{name} has held")]
 
 
 def hold_until(found: object) -> None:

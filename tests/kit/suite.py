@@ -94,8 +94,9 @@ class Suite:
             self.bury(status)
         if "DHAGA_RUN_AGAIN" in os.environ and status in (0, 1):
             self.run_again()
-        bad = any(fault.outcome in BAD for fault in self.faults)
-        return 1 if bad else 0 if (status == NO_TESTS and self.current) or self.faults else status
+        if any(fault.outcome in BAD for fault in self.faults):
+            return 1
+        return 0 if self.faults or (status == NO_TESTS and self.current) else status
 
     def run_again(self) -> None:
         """Run the failed tests again, each in a process, if they are few. If a test passes now, count it as flaky."""
