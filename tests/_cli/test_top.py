@@ -91,7 +91,7 @@ def test_between_two_tables_it_asks_often_enough_for_the_measurement_to_go_on(mo
     screen = SimpleNamespace(finished=False, draw=str, refresh=ask, client=SimpleNamespace(ask=ask))
     live = SimpleNamespace(console=SimpleNamespace(size=(80, 24)), update=lambda *_, **__: None)
     monkeypatch.setattr(top_terminal, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    top_terminal.run(screen, SimpleNamespace(wait=wait), live, 12.0)  # type: ignore[arg-type]
+    top_terminal.run(screen, SimpleNamespace(wait=wait), live, 12.0)
     assert max(after - before for before, after in pairwise(asked)) <= KEEP_SECONDS / 2
     assert {12.0, 24.0} < set(asked)
 

@@ -421,7 +421,7 @@ def test_a_finalizer_gets_a_lock_before_its_caller_that_was_notified(call: Any) 
                 finalizer()
                 return saved
 
-            condition._release_save = release_and_collect  # type: ignore[method-assign]
+            condition._release_save = release_and_collect
             condition.wait()
             results.append("caller")
 

@@ -119,8 +119,8 @@ def begin_beside_one_that_never_pauses() -> None:
 
 
 def test_starved_new_work_begins_in_groups_with_a_time_between_them() -> None:
-    now, run_queue = [0.0], []  # type: ignore[var-annotated]
-    queue = NewWorkQueue(SimpleNamespace(clock=lambda: now[0], run_queue=run_queue))  # type: ignore[arg-type]
+    now, run_queue = [0.0], []
+    queue = NewWorkQueue(SimpleNamespace(clock=lambda: now[0], run_queue=run_queue))
     for _ in range(3 * NEW_WORK_AT_ONCE):
         queue.append(object())
     begun = []
@@ -167,7 +167,7 @@ def test_new_work_begins_in_exchange_for_work_that_ends() -> None:
 
 def test_a_scheduler_that_was_not_idle_of_late_exchanges_nothing() -> None:
     scheduler = SimpleNamespace(run_queue=[], _busy_since=1.0, _lap_began=1 + 1.1 * EXCHANGE_SECONDS)
-    queue = NewWorkQueue(scheduler)  # type: ignore[arg-type]
+    queue = NewWorkQueue(scheduler)
     queue.extend("ab")
     queue.begin_in_exchange()
     assert not scheduler.run_queue

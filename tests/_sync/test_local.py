@@ -260,7 +260,7 @@ def test_descriptors_that_hide_themselves_from_the_class_go_before_attributes(ki
         def __delete__(self, owner: Any) -> None:
             owner.__dict__.clear()
 
-    class Mine(kind):  # type: ignore[misc]
+    class Mine(kind):
         get, set, delete = Getter(), Setter(), Deleter()
 
     class Mines(Mine):

@@ -38,7 +38,7 @@ def test_a_spawn_waits_for_room(clock: Any) -> None:
 def test_a_spawn_that_fails_takes_no_room() -> None:
     pool = eventlet.GreenPool(1)
     with pytest.raises(TypeError):
-        pool.spawn(None)  # type: ignore[arg-type]
+        pool.spawn(None)
     assert pool.free() == 1 and pool.spawn(int).wait() == 0
     pool.waitall()
 

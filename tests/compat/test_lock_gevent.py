@@ -119,7 +119,7 @@ def test_a_counter_that_is_raised_wakes_those_that_wait() -> None:
 
 
 def test_an_rlock_may_be_the_lock_of_a_condition() -> None:
-    condition = threading.Condition(RLock())  # type: ignore[arg-type]
+    condition = threading.Condition(RLock())
     with condition, condition:
         waiting = gevent.spawn(notify, condition)
         assert condition.wait(timeout=5)

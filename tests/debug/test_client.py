@@ -98,7 +98,7 @@ LATE = """
 
 def test_one_that_did_not_answer_in_time_is_asked_again() -> None:
     process = scripts.Program(LATE).process
-    with process, process.stdout as out, process.stderr as err:  # type: ignore[union-attr]
+    with process, process.stdout as out, process.stderr as err:
         assert out.readline() == "ready\n", err.read()
         with client.InspectorClient(process.pid) as line:
             stop_until_late(line)

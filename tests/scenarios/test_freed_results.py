@@ -73,7 +73,7 @@ def of_a_pool() -> Result:
 def of_a_wake() -> Result:
     me = dhaga.current()
     dhaga.spawn(lambda: me.wake(Result()))
-    return dhaga.park("x")  # type: ignore[no-any-return]
+    return dhaga.park("x")
 
 
 def passed_to(kind: Callable[[Result], object]) -> Result:
@@ -97,11 +97,11 @@ def timer_with(result: Result) -> None:
 
 CALLS: dict[str, Callable[[], Result]] = {
     "Queue": lambda: from_queue(Queue),
-    "SimpleQueue": lambda: from_queue(SimpleQueue),  # type: ignore[arg-type]
+    "SimpleQueue": lambda: from_queue(SimpleQueue),
     "result": lambda: dhaga.spawn(Result).result(),
     "join": of_a_joined_dhaga,
     "Scope": of_a_scope,
-    "race": lambda: dhaga.race(Result, lambda: dhaga.sleep(9)),  # type: ignore[arg-type,return-value]
+    "race": lambda: dhaga.race(Result, lambda: dhaga.sleep(9)),
     "as_completed": of_the_first_completed,
     "offload": lambda: dhaga.offload(Result),
     # Without eager Tasks, the loop holds the Task until its next turn.

@@ -74,7 +74,7 @@ def test_any_grace_drains(tmp_path: pathlib.Path, grace: float) -> None:
 
 
 def test_a_worker_that_drains_ignores_a_second_sigterm_but_not_ctrl_c() -> None:
-    service = Worker(lambda: TCPServer, [], threads=1, grace=1000)  # type: ignore[arg-type, return-value]
+    service = Worker(lambda: TCPServer, [], threads=1, grace=1000)
     with serving(hold) as server, client(server):
         settle()
         service.servers = [server]

@@ -122,7 +122,7 @@ def test_a_bad_name_is_an_error_that_says_what_is_right(name: str, error: str) -
 
 def test_pct_needs_a_depth() -> None:
     with pytest.raises(ValueError, match="the depth of PCT is a whole number from 1, and not None"):
-        PCT(None)  # type: ignore[arg-type]
+        PCT(None)
 
 
 def test_a_strategy_of_another_type_is_an_error() -> None:
