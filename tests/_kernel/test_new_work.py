@@ -65,6 +65,24 @@ def test_new_work_alone_begins_at_once() -> None:
     assert dhaga.spawn(begin).result() == 0
 
 
+def test_new_work_begins_at_once_while_no_work_is_in_progress() -> None:
+    switches: list[int] = []
+
+    def work() -> None:
+        scheduler: Any = dhaga.current().scheduler
+        for _ in range(3):
+            before = scheduler.count_switches()
+            begin_new_work()
+            switches.append(scheduler.count_switches() - before)
+            end_work()
+
+    scheduler = dhaga.current().scheduler
+    for d in [dhaga.spawn(work) for _ in range(3)]:
+        d.join()
+    assert switches == [0] * 9
+    assert scheduler.units_in_progress == 0
+
+
 def test_main_code_threads_and_other_priorities_begin_at_once() -> None:
     trace: list[str] = []
 
@@ -210,7 +228,7 @@ def test_a_cancel_before_the_work_begins_is_raised_at_its_next_park() -> None:
         late.join()
         assert clock() == 0
         first.join()
-    assert trace == ["cancelled", "begun", "begun"]
+    assert trace == ["begun", "cancelled", "begun"]
     assert not first.scheduler._new_work
 
 

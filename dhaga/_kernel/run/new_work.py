@@ -13,29 +13,35 @@ from .scheduler import sleep
 
 
 def begin_new_work() -> None:
-    """Yield until the run queue is empty and all earlier new work has begun, or ``NewWorkQueue`` ends the wait. Servers
-    call this function before they begin a request.
+    """Begin a unit of work. Servers call this function before each request.
 
-    Parks: ``sleep``, while other dhagas are runnable. From: a dhaga of NORMAL priority; no-op elsewhere. Raises:
+    If a unit is in progress, first yield until the run queue is empty and all earlier new work has begun, or until
+    ``NewWorkQueue`` ends the wait. Without this condition each request of an app that never parks would yield, which
+    takes 14,000 machine instructions.
+    Parks: ``sleep``, in that case. From: a dhaga; no-op elsewhere. Only a dhaga of NORMAL priority yields. Raises:
     Cancelled, Expired.
     """
     me: Any = getcurrent()
     scheduler = getattr(me, "scheduler", None)
-    if scheduler is None or me.wake_queue is not scheduler.run_queue:
+    if scheduler is None:
         return
-    if scheduler.run_queue or scheduler._new_work:
+    waits = scheduler._new_work or (scheduler.units_in_progress and scheduler.run_queue)
+    if waits and me.wake_queue is scheduler.run_queue:
         me.wake_queue = scheduler._new_work
         try:
             sleep(0)
         finally:
             me.wake_queue = scheduler._queue_of(me.own_priority)
+    scheduler.units_in_progress += 1
 
 
 def end_work() -> None:
     """End a unit of work. In exchange, the next unit may begin. Servers call this function after each request.
 
-    From: any code; no-op where no new work waits.
+    From: the dhaga that has begun the unit; no-op elsewhere.
     """
     scheduler: Any = getattr(getcurrent(), "scheduler", None)
-    if scheduler is not None and scheduler._new_work:
-        scheduler._new_work.begin_in_exchange()
+    if scheduler is not None:
+        scheduler.units_in_progress -= 1
+        if scheduler._new_work:
+            scheduler._new_work.begin_in_exchange()

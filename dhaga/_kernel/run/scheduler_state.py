@@ -50,6 +50,7 @@ class SchedulerState:
         "_low",
         "_new_work",
         "_preempted",
+        "units_in_progress",
         "new_queues",
         "_next_on_hub",
         # switching
@@ -118,6 +119,8 @@ class SchedulerState:
         self._low: LowQueue
         self._new_work: NewWorkQueue
         self._preempted: PreemptedQueue
+        # The number of units of work that have begun and not ended: see new_work.py.
+        self.units_in_progress: int = 0
         self.timers: Timers = Timers()
         self.hub: Any = None
         self.new_queues: list[NewQueue]
