@@ -28,8 +28,8 @@ CHUNKS = 1024
 
 Measured with a program in which 1,000 dhagas park and end before the next 1,000 start. This program is 2.3 times as
 fast with 1,024 chunks as without this part. With 256 chunks, a quarter of this gain is left; with 4,096 chunks, the
-gain is no greater. With 10,000 dhagas at a time, the gain of 1,024 chunks is a third; with 16,384 chunks, which take 42
-MB, the program is 1.8 times as fast.
+gain is as large as with 1,024. With 10,000 dhagas at a time, the gain of 1,024 chunks is a third; with 16,384 chunks,
+which take 42 MB, the program is 1.8 times as fast.
 """
 
 
