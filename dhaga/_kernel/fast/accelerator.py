@@ -1,7 +1,7 @@
 """Loads the optional compiled parts, and reports for each part whether it runs in this process, or why not.
 
-Python is the source of truth: a compiled part makes code faster and changes no behavior. Pure Python does the same work
-where the part was not built, cannot be imported, or is switched off. ``DHAGA_PURE=1`` switches off all parts.
+Python is the source of truth: a compiled part makes code faster and does not change its behavior. Pure Python does the
+same work where the part was not built, cannot be imported, or is switched off. ``DHAGA_PURE=1`` switches off all parts.
 
 ``_frame_chunks.c``: CPython allocates frames in chunks of 16 KB. Each greenlet maps a chunk at its first call and
 unmaps the chunk at its end. This part keeps up to ``CHUNKS`` chunks of each OS thread for later greenlets, which makes

@@ -245,7 +245,7 @@ def tracing_functions() -> tuple[Any, Any, Any]:
 
 
 def debugger_is_on() -> bool:
-    """Return whether a debugger or a coverage tool uses events. In that case events end no turn."""
+    """Return whether a debugger or a coverage tool uses events. In that case events do not end turns."""
     return any(monitoring.get_tool(tool) for tool in (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID))
 
 

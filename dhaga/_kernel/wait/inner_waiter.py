@@ -115,7 +115,7 @@ def inner_waiter(outer: Waiter) -> Waiter:
 
 
 def is_woken(waiter: Any) -> bool:
-    """Return whether a waiter that is not parked was woken from a wait that has not returned yet.
+    """Return whether a waiter that does not count as parked is still in a wait: it was woken, but has not resumed.
 
     From: the waiter's own greenlet, if ``wait_target`` is set. A wait that failed before its switch may leave its
     target behind. This function then sets the target to None, so that its search of the runnable entries is rare.
