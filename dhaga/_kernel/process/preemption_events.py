@@ -125,7 +125,7 @@ class Events:
             self._begin_strike(me, frame)
 
     def _on_result(self, code: CodeType, *_: object) -> None:
-        """End the turn as ``_on_event`` does, but raise no deadline's error: it would lose the function's result."""
+        """End the turn as ``_on_event`` does, but raise no deadline's error, which would lose the function's result."""
         frame = sys._getframe(1)
         me = self._end_turn(code, frame)
         if me is not None:
