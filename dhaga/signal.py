@@ -141,7 +141,7 @@ def pause() -> None:
         _standard_pause()
         return
     me: Any = this_waiter()
-    me.scheduler.outside_calls += 1  # a signal wakes the caller from outside, so this wait is no deadlock
+    me.scheduler.outside_calls += 1  # a signal wakes the caller from outside, so this wait is not a deadlock
     try:
         pause_queue.wait(False, pause_queue.wake_all)
     finally:

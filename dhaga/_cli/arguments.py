@@ -120,7 +120,7 @@ def seconds_between(lowest: float, highest: float) -> Callable[[str], float]:
 
 
 def float_or_nan(text: str) -> float:
-    """Return the number, or NaN if the text is no number. NaN fails each comparison of a validator."""
+    """Return the number, or NaN if the text is not a number. NaN fails each comparison of a validator."""
     try:
         return float(text)
     except ValueError:

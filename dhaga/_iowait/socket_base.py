@@ -6,8 +6,8 @@ this mode. Each call passes MSG_DONTWAIT instead. In all other cases the fd is n
 has one watcher for each scheduler that has used the socket, and one for plain OS threads (key None). ``watcher_``
 caches the first watcher while there is no timeout. If ``watcher_`` is for the caller's scheduler, a fast path can use
 it. *Readiness* is edge-triggered. A read that finds no data sets ``watcher.readable`` to False until the next edge. If
-``short_read_means_empty`` is true, a read that finds less data than requested does so too. While ``readable`` is False,
-reads park without a try. Writers always try first.
+``short_read_means_empty`` is true, a read that finds less data than requested also sets it to False. While ``readable``
+is False, reads park without a try. Writers always try first.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def brought_fds(ancillary: list[tuple[int, int, bytes]], flags: int, address: ob
 
 
 def views_after(got: int, buffers: list[Any]) -> list[memoryview]:
-    """Return views of what remains of buffers, of which ``got`` bytes are filled."""
+    """Return views of the unfilled rest of the buffers, after their first ``got`` bytes."""
     views = []
     for buffer in buffers:
         with memoryview(buffer) as view, view.cast("B") as whole:

@@ -130,10 +130,10 @@ def park(
 ) -> Any:
     """Suspend the caller until its method ``wake`` is called. New kinds of waits can be built on ``park``.
 
-    Parks: ``reason``. From: a dhaga, main code. The waker calls ``wake`` of the object that ``current()`` returns to
-    the caller. Before a timeout or a cancel ends the park, ``undo()`` removes the caller from the awaited object. If
-    ``undo()`` returns False or raises ValueError, a wake is under way and wins. ``start()`` runs when the caller
-    already counts as parked, so that no wake by another OS thread comes too early.
+    Parks: ``reason``. From: a dhaga, main code. The waker calls the method ``wake`` of the caller's ``current()``.
+    Before a timeout or a cancel ends the park, ``undo()`` removes the caller from the awaited object. If ``undo()``
+    returns False or raises ValueError, a wake is under way and wins. ``start()`` runs when the caller already counts as
+    parked, so that no wake by another OS thread comes too early.
     Returns: the wake's value. Raises: the wake's error, TimeoutError, Cancelled, ParkError, ValueError (NaN).
 
     >>> import dhaga

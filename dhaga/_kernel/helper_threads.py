@@ -81,7 +81,7 @@ def run_unlisted(name: str, fn: Callable[..., object], args: tuple[Any, ...]) ->
 
 
 def wait_until_gone(native_id: int | None) -> None:
-    """Wait until Linux has removed an OS thread that has ended. On other systems, which report no removal, do not wait.
+    """Wait until Linux has removed an OS thread that has ended. No-op on other systems, which do not report this.
 
     From CPython 3.12 on, a fork warns if the system knows of another thread, even if that thread has ended.
     """

@@ -118,7 +118,7 @@ local = threading.local
 
 
 def thread_name(ident: int) -> str:
-    """Return the name of an OS thread. For a thread unknown to ``threading``, create no dummy ``Thread``."""
+    """Return the name of an OS thread. For a thread unknown to ``threading``, do not create a dummy ``Thread``."""
     thread = namespaces["threading"]["_active"].get(ident)
     return str(thread.name) if thread is not None else f"thread {ident}"
 

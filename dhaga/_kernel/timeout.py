@@ -69,7 +69,7 @@ class Timeout:
     ) -> None:
         waiter = self._waiter
         assert waiter is not None
-        # The timer is discarded first: in a call, a finalizer may park, and the Timeout may expire meanwhile.
+        # The timer is discarded first: at a later line a finalizer may park, and the Timeout would expire meanwhile.
         if self.entry is not None:
             waiter.scheduler.timers.discard(self.entry)
         self._waiter = None

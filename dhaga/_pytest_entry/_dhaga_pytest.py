@@ -1,6 +1,6 @@
 """The hooks of Dhaga's pytest plugin. They import Dhaga only for a test or an option that uses Dhaga.
 
-Where Dhaga is installed, each run of pytest imports this module through an entry point, also in projects that do not
+Where Dhaga is installed, each run of pytest imports this module through an entry point, even in projects that do not
 use Dhaga. If the module were in the package, this import would load the package with asyncio and Tornado, which takes
 100 ms. The functions that the hooks call are in ``dhaga.pytest_plugin``.
 

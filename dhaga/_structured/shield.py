@@ -13,9 +13,9 @@ from .._kernel.wait.cancellation import PendingErrors, pending_errors_of
 class shield:
     """Delay cancels from outside a block until the block has ended, for example in a ``finally``.
 
-    ``cancel()`` of the dhaga, cancels of outer scopes and expiries of outer Timeouts are raised at the next park after
-    the block. A Ctrl-C is raised nevertheless; a second Ctrl-C also ends the shielded parks of a scope's children. To
-    limit the block's time, use ``fail_after`` inside the block. Parks: never. From: a dhaga, main code.
+    Calls of the dhaga's ``cancel()``, cancels of outer scopes and expiries of outer Timeouts are raised at the next
+    park after the block. A Ctrl-C is raised nevertheless; a second Ctrl-C also ends the shielded parks of a scope's
+    children. To limit the block's time, use ``fail_after`` inside the block. Parks: never. From: a dhaga, main code.
 
     >>> import dhaga
     >>> with dhaga.move_on_after(0.001) as scope, shield(): dhaga.sleep(0.002)

@@ -47,7 +47,7 @@ LOOP_PATIENCE = 0.5
 class OwnedLock(Guarded):
     """Base class of Lock and RLock: one holder at a time, and the hand-over to the first waiter.
 
-    ``_holder`` is a dhaga, or the greenlet of a caller that is no dhaga. After a hand-over to such a caller,
+    ``_holder`` is a dhaga, or the greenlet of a caller that is not a dhaga. After a hand-over to such a caller,
     ``_holder`` is the caller's waiter.
     """
 
@@ -307,7 +307,7 @@ class RLock(OwnedLock):
     def _release_save(self) -> int:
         if not self._is_owned():
             raise RuntimeError("cannot release un-acquired lock")
-        # With a count of 1, one release frees the lock, however often the lock was acquired.
+        # With a count of 1, a single release frees the lock, regardless of the number of acquires.
         count, self._count = self._count, 1
         self.release()
         return count

@@ -159,7 +159,7 @@ class ThreadCall:
 
 @contextmanager
 def outside_call(me: Waiter, kind: type[WorkerThread] = WorkerThread) -> Iterator[None]:
-    """Count an expected wake from an OS thread. During the block no deadlock is reported, and no virtual clock jumps.
+    """Count an expected wake from an OS thread. Meanwhile no deadlock is reported, and virtual clocks stand still.
 
     ``kind``: the class of the thread that wakes the caller. A simulated thread is a dhaga, and is not counted.
     """

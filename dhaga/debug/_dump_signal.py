@@ -26,7 +26,7 @@ logger = logging.getLogger("dhaga")
 class DumpHandler:
     """A signal handler that requests a dump from its own helper thread."""
 
-    of_dhaga = True  # this handler wakes no dhaga, so the deadlock detector may ignore the handler
+    of_dhaga = True  # this handler does not wake dhagas, so the deadlock detector may ignore the handler
 
     def __init__(self, path: str | None) -> None:
         # Absolute, because the program may change its working directory before a signal.

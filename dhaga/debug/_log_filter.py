@@ -14,7 +14,7 @@ class DhagaNames(logging.Filter):
     """Adds the names of the logging dhaga and of its scheduler to each record: ``handler.addFilter(DhagaNames())``.
 
     Outside dhagas, the names are the OS thread's name, and the name of the thread's scheduler ("-" without a
-    scheduler). The filter drops no record.
+    scheduler). The filter does not drop records.
     Source: ``logging.Filter`` of a handler; in a ``dictConfig``: ``{"()": DhagaNames}``.
     """
 

@@ -30,8 +30,8 @@ _standard_getitem = ctypes.CDLL.__getitem__
 
 
 def install() -> None:
-    """Make all libraries return translating functions, also libraries that are loaded later. Functions that a library
-    has already returned are unchanged, except functions of ``ctypes.pythonapi``.
+    """Make all libraries return translating functions, including libraries that are loaded later. Functions that a
+    library has already returned are unchanged, except functions of ``ctypes.pythonapi``.
     """
     ctypes.CDLL.__getitem__ = getitem  # type: ignore[method-assign]
     cached = vars(ctypes.pythonapi)

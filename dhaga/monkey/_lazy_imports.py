@@ -22,7 +22,7 @@ OURS = package_of(__name__)
 
 
 def resolve_lazy_imports() -> None:
-    """Resolve the lazy imports in Dhaga's modules, also in modules that are imported only now. Raises: ImportError."""
+    """Resolve the lazy imports in Dhaga's modules and in the modules that this call imports. Raises: ImportError."""
     if LAZY is None:
         return
     mode = sys.get_lazy_imports()  # type: ignore[attr-defined]

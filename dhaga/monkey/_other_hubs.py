@@ -1,9 +1,9 @@
 """gevent and eventlet in a patched program: their hubs do not resume dhagas, and Dhaga does not resume their greenlets.
 
 If gevent or eventlet has patched the program, Dhaga's patch is refused. If Dhaga has patched the program,
-``_other_patches`` refuses their patches. The import of gevent or eventlet into a patched program is no error, because
-some packages import them only to check whether they are installed. A warning says that their hub blocks the OS thread
-with all its dhagas, and that their thread pools never answer.
+``_other_patches`` refuses their patches. The import of gevent or eventlet into a patched program is not an error,
+because some packages import them only to check whether they are installed. A warning says that their hub blocks the OS
+thread with all its dhagas, and that their thread pools never answer.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class PrivateModules:
         self.meta_path: list[Any] = list(sys.meta_path)
         self.modules: dict[str, ModuleType] = {}
         self._loads = ModuleLocks()
-        self._compiled: dict[str, bool] = {}  # whether a package is shared because it has compiled modules
+        self._compiled: dict[str, bool] = {}  # by package: whether it has compiled modules, and is therefore shared
         self._stdlib = PrivateStdlib(table, self)
         faces = {name: self._stdlib.face_of(name) for name in ("sys", "builtins")}
         self.modules.update(faces)

@@ -11,7 +11,7 @@ from .. import originals
 
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 NOT_PLAIN = ASYNC | inspect.CO_GENERATOR
-"""The code flags of coroutine and generator functions: a call of such a function runs no line of its body."""
+"""The code flags of coroutine and generator functions: a call of such a function does not run its body."""
 
 NAN = "Invalid value NaN (not a number)"
 

@@ -1,7 +1,7 @@
 """Loads the optional compiled parts, and reports for each part whether it runs in this process, or why not.
 
-Python is the source of truth: a compiled part makes code faster and changes no behavior. Pure Python does the same work
-where the part was not built, cannot be imported, or is switched off. ``DHAGA_PURE=1`` switches off all parts.
+Python is the source of truth: a compiled part makes code faster and does not change its behavior. Pure Python does the
+same work where the part was not built, cannot be imported, or is switched off. ``DHAGA_PURE=1`` switches off all parts.
 
 ``_frame_chunks.c``: CPython allocates frames in chunks of 16 KB. Each greenlet maps a chunk at its first call and
 unmaps the chunk at its end. This part keeps up to ``CHUNKS`` chunks of each OS thread for later greenlets, which makes
@@ -28,8 +28,8 @@ CHUNKS = 1024
 
 Measured with a program in which 1,000 dhagas park and end before the next 1,000 start. This program is 2.3 times as
 fast with 1,024 chunks as without this part. With 256 chunks, a quarter of this gain is left; with 4,096 chunks, the
-gain is no greater. With 10,000 dhagas at a time, the gain of 1,024 chunks is a third; with 16,384 chunks, which take 42
-MB, the program is 1.8 times as fast.
+gain is as large as with 1,024. With 10,000 dhagas at a time, the gain of 1,024 chunks is a third; with 16,384 chunks,
+which take 42 MB, the program is 1.8 times as fast.
 """
 
 

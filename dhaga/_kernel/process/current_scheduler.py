@@ -85,7 +85,7 @@ def make_scheduler_of_main_code() -> None:
 
 
 def forget_first_wait() -> None:
-    """Disable ``on_first_wait``: from now on, a first wait makes no scheduler, and blocks the OS thread.
+    """Disable ``on_first_wait``: from now on, a first wait does not make a scheduler, and blocks the OS thread.
 
     From: interpreter exit. Nothing would end the dhagas of a scheduler that is made later.
     """

@@ -125,7 +125,7 @@ class Events:
             self._begin_strike(me, frame)
 
     def _on_result(self, code: CodeType, *_: object) -> None:
-        """End the turn as ``_on_event`` does, but raise no deadline's error: it would lose the function's result."""
+        """End the turn as ``_on_event`` does, but raise no deadline's error, which would lose the function's result."""
         frame = sys._getframe(1)
         me = self._end_turn(code, frame)
         if me is not None:
@@ -245,7 +245,7 @@ def tracing_functions() -> tuple[Any, Any, Any]:
 
 
 def debugger_is_on() -> bool:
-    """Return whether a debugger or a coverage tool uses events. In that case events end no turn."""
+    """Return whether a debugger or a coverage tool uses events. In that case events do not end turns."""
     return any(monitoring.get_tool(tool) for tool in (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID))
 
 

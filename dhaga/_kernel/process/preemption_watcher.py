@@ -6,7 +6,7 @@ turn is overlong if the heartbeat stays the same for about a quantum while the O
 Once all schedulers have slept for a second, the watcher sleeps until a scheduler begins a lap (in which the scheduler
 runs its dhagas).
 A process has one watcher. The watcher's thread ends before a fork, and is started again after the fork. In the child,
-this happens only once the child has a scheduler.
+the watcher starts only after the child has made a scheduler.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def on_ctrl_c(number: int, frame: FrameType | None) -> None:
             signal_delivery_of(main).calls.append(raise_undelivered_interrupt)
 
 
-# This attribute tells deadlock.py that the handler wakes no waiter of the program.
+# This attribute tells deadlock.py that the handler does not wake the program's waiters.
 on_ctrl_c.of_dhaga = True  # type: ignore[attr-defined]
 
 

@@ -52,7 +52,7 @@ def report(scheduler: Scheduler, heartbeat: object, seconds: float) -> None:
 
 
 def log(name: str, seconds: float, runnable: int, stack: Stack) -> None:
-    """Write the log line. The deadlock detector ignores the calling thread, because this thread wakes no dhaga."""
+    """Write the log line. The deadlock detector ignores the calling thread, which does not wake dhagas."""
     ident = originals.get_ident()
     deadlock.mark_idle(ident)
     lines = "".join(f"\n    {frame}\n      {frame.source}" for frame in stack)

@@ -2,8 +2,8 @@
 
 CPython writes the number of each arriving signal, as one byte, to the fd of ``signal.set_wakeup_fd``. A signal that
 ``signals.py`` defers and sends again arrives twice, and an event loop that reads these bytes would handle the signal
-twice. So a pipe of Dhaga's replaces the program's fd until the signal has arrived again. Then the numbers of the other
-signals that have arrived are written to the program's fd. A signal handler may run between any two lines, so each
+twice. So one of Dhaga's pipes replaces the program's fd until the signal has arrived again. Then the numbers of the
+other signals that have arrived are written to the program's fd. A signal handler may run between any two lines, so each
 change of a list is one atomic step.
 
 Rejected: calling the handler without a second signal. ``_thread.interrupt_main`` also writes the byte, and a pending

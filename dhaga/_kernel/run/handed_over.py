@@ -28,8 +28,8 @@ class Waiters(Protocol):
 def count_handed_over(queue: Waiters) -> int:
     """Return the number of waiters of a queue that were woken with a value and have not run since.
 
-    The end of a park resets ``wait_target``. So a waiter that has taken its item does not count again after a yield,
-    which puts the waiter among the woken ones.
+    The end of a park resets ``wait_target``. A yield also puts a waiter among the woken ones. So a waiter that has
+    taken its item and then yields does not count again.
     """
     count = sum(is_served(waiter, queue) for waiter in members(os_threads))
     for scheduler in list(schedulers):

@@ -6,8 +6,8 @@ program had called it. Therefore the C stack is read: ``_Unwind_Backtrace`` repo
 finds the library of an address.
 At the end of a turn, the stack is read only if a library of this kind was imported. A read takes 20 µs per C frame, and
 so 0.3 ms in the handler of a request, which has about 15 C frames below it.
-Rejected: ending no turn during a call from any C library. Monitoring agents wrap each view with wrapt, a C library, so
-no turn in a view would end.
+Rejected: letting no turn end while any C library calls Python. Monitoring agents wrap each view with wrapt, a C
+library, so no turn in a view would end.
 """
 
 from __future__ import annotations

@@ -363,7 +363,7 @@ class ForkedMode(RunMode):
 
 
 def attach_to_own_loop(mode: RunMode, hub: Any) -> None:
-    """Attach a mode's scheduler to this OS thread, over the scheduler's own loop. If this fails, close the loop.
+    """Attach a mode's scheduler to this OS thread, with the scheduler's own loop. If this fails, close the loop.
 
     Raises: OSError if there are no free file descriptors.
     """
@@ -389,7 +389,7 @@ real_parent = greenlet.__dict__["parent"].__get__
 
 
 def ioloop_over(loop: asyncio.AbstractEventLoop) -> IOLoop:
-    """Return Tornado's IOLoop over the scheduler's loop, without making it the current loop of the thread."""
+    """Return a Tornado IOLoop that wraps the scheduler's loop, without making it the current loop of the thread."""
     # IOLoop() is not called, because its first call imports this class: a signal handler that interrupts this import
     # could not make an IOLoop.
     ioloop: IOLoop = AsyncIOLoop(asyncio_loop=loop, make_current=False)

@@ -62,9 +62,9 @@ Without exchanges, requests that wait equally long fall into step: all of them e
 scheduler is idle until the first wait is over. Exchanges raised the number of requests per second: under 100 clients,
 with waits of 20 ms, from 3,440 to 4,400; under 1,000 clients, with waits of 200 ms, from 3,270 to 4,440.
 
-A scheduler that is always busy needs less work in progress than exchanges keep. In a measurement, PostgreSQL answered
-nothing for 1.5 s. After this pause, Flask gave 1,000 clients 2,470 answers per second, but only 2,110 with exchanges at
-any time.
+If a scheduler is always busy, exchanges keep more work in progress than it needs. In a measurement, PostgreSQL did not
+answer for 1.5 s. After this pause, Flask gave 1,000 clients 2,470 answers per second, but only 2,110 in a version that
+made exchanges at any time.
 """
 
 

@@ -96,8 +96,8 @@ class Scheduler(Attachment):
         ``loop``: an asyncio loop to run instead of a new one.
         ``preempt``: the seconds after which preemption ends the turn of a dhaga that computes; 0: never; None: the
         program's setting (``dhaga.monkey.patch`` turns preemption on).
-        The attribute ``loop`` is the asyncio loop. ``ioloop`` is Tornado's IOLoop over it, once the scheduler has a
-        thread. In a dhaga neither of them is the current loop, because a dhaga is a plain thread to asyncio.
+        The attribute ``loop`` is the asyncio loop. Once the scheduler has a thread, ``ioloop`` is Tornado's wrapper of
+        this loop. In a dhaga neither of them is the current loop, because a dhaga is a plain thread to asyncio.
         """
         if preempt is not None:
             check_quantum(preempt)
@@ -380,7 +380,7 @@ def sleep(seconds: float = 0) -> None:
     me: Any = getcurrent()
     try:
         scheduler = me.scheduler
-    # The caller is main code, a plain OS thread, or the hub, which cannot sleep.
+    # The caller is main code, a plain OS thread or the hub. On the hub, the call below raises an error.
     except AttributeError:
         scheduler = None
     # This call is outside the except block, so that errors raised here do not have the AttributeError as their context.

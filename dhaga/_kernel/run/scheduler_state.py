@@ -136,8 +136,8 @@ class SchedulerState:
         self.started_at: float = 0.0
         self.thread_ident: int = 0
         self.mode: RunMode
-        # The number of calls that run in helper threads. Each of them wakes a waiter at its end, so the process is in
-        # no deadlock while a call runs.
+        # The number of calls that run in helper threads. Each of them wakes a waiter at its end, so the process is not
+        # deadlocked while a call runs.
         self.outside_calls: int = 0
         self._loop_timer: LoopTimer
         # The hook that parks call instead of switching (see hooks.py). Its listeners: running_loop.py and tracing.py.

@@ -70,7 +70,7 @@ class Timers:
     def __repr__(self) -> str:
         return f"<Timers {len(self)} armed, {self.discarded} discarded>"
 
-    @compiled  # C: a dhaga of priority NORMAL, or an object that is no dhaga
+    @compiled  # C: a dhaga of priority NORMAL, or an object that is not a dhaga
     def add(self, deadline: float, expiring: Expiring) -> Entry:
         """Schedule ``expiring._expire()`` at ``deadline`` (seconds of the scheduler's clock). Returns: the entry."""
         entry: Entry = [deadline, self.sequence(), expiring]

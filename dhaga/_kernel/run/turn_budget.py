@@ -9,8 +9,9 @@ after the last stored deadline stores this number and a new deadline. A later ca
 after the new deadline. The scheduler then reads its clock and ends the lap, so that fds and timers also get their turn.
 Turns are not tracked: a call that does not yield costs one read of the clock, and frequent calls only count down to the
 next read (``CALLS_PER_CHECK``).
-Calls never yield in a ``no_park()`` block, on the hub, in a coroutine, or in a plain OS thread, which blocks no other
-thread. The same applies to a socket with timeout 0: its calls must not wait, because a signal handler may make them.
+Calls never yield in a ``no_park()`` block, on the hub, in a coroutine, or in a plain OS thread, which does not block
+other threads. The same applies to a socket with timeout 0: its calls must not wait, because a signal handler may make
+them.
 """
 
 from __future__ import annotations

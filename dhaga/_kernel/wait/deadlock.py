@@ -8,7 +8,7 @@ good when all of these conditions hold:
 - no waiter and no Task of the loop waits for a Future that code outside Dhaga may end (``mark_own``);
 - no call is under way in an offload thread, and the program has no Python signal handler that could wake a waiter;
 - every other OS thread is also stuck. Three kinds of threads are stuck: the thread of a stuck scheduler whose loop has
-  no new callback, a thread that is blocked without a timeout on an object of Dhaga's, and an idle helper thread. Any
+  no new callback, a thread that is blocked without a timeout on one of Dhaga's objects, and an idle helper thread. Any
   other live thread could still wake a waiter, because Dhaga does not know which objects the thread can reach. The same
   applies to a thread that was created but has not begun to run. Dhaga then reports nothing, and checks again every
   ``RECHECK_SECONDS``, because a thread may end without notice.
@@ -55,7 +55,7 @@ MAX_CHEAP_LOOK = 1000
 # The maximum number of dhagas in a report, and the maximum length of an object's repr in the report.
 MAX_DESCRIBED = 100
 
-# Plain OS threads that are blocked without a timeout in a wait of Dhaga's, by thread ident.
+# Plain OS threads that Dhaga has blocked without a timeout, by thread ident.
 blocked: dict[int, OSThread] = {}
 
 # Sleeping schedulers that only other threads could still wake, by thread ident.

@@ -1,10 +1,10 @@
 """The waiter of a finalizer that interrupts a dhaga during a park and itself parks.
 
 A garbage collection may call ``__del__`` between the two halves of a wait (``waiter.py``). At this moment the dhaga
-counts as parked and is in a queue, but has not switched away yet. If the finalizer then parks, for example for a
-contended lock, the dhaga would have two parks. But a waiter has only one ticket (the record of its park). So the
-finalizer parks with an ``InnerWaiter`` of its own, on the same greenlet. If the outer park is woken meanwhile, this
-wake takes effect after the finalizer.
+counts as parked and is in a queue, but has not switched away yet. If the finalizer then parked as the dhaga, for
+example for a contended lock, the dhaga would have two parks. But a waiter has only one ticket (the record of its park).
+So the finalizer parks with an ``InnerWaiter`` of its own, on the same greenlet. If the outer park is woken meanwhile,
+this wake takes effect after the finalizer.
 The same holds if the dhaga was woken between the halves, or yields: it is in its run queue (``is_woken``).
 The outer waiter may be queued for the lock that the finalizer needs. If the lock were handed to the outer waiter first,
 the finalizer would wait for it forever. So the waiter of a finalizer goes to the front of a lock's queue.
@@ -115,7 +115,7 @@ def inner_waiter(outer: Waiter) -> Waiter:
 
 
 def is_woken(waiter: Any) -> bool:
-    """Return whether a waiter that is not parked was woken from a wait that has not returned yet.
+    """Return whether a waiter that does not count as parked is still in a wait: it was woken, but has not resumed.
 
     From: the waiter's own greenlet, if ``wait_target`` is set. A wait that failed before its switch may leave its
     target behind. This function then sets the target to None, so that its search of the runnable entries is rare.

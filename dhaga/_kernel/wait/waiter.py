@@ -118,7 +118,8 @@ class Waiter:
     park_reason: str
     # The target of the present park. The end of the park sets it to None.
     wait_target: WaitTarget | None
-    # Before the wake: the item of a ``put``, or the queue of an uncancellable wait. Afterwards: the wake's value.
+    # While the waiter is parked: the item that its ``put`` adds, or the queue of an uncancellable wait. After the wake:
+    # the wake's value.
     _value: Any
     _error: BaseException | None
     # The time when the last park began, by the scheduler's clock. A dhaga stores the time of its scheduler's next poll

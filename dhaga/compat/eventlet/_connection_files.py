@@ -14,7 +14,7 @@ def is_wrapped(sock: Any, method: str) -> bool:
 
 
 class ConnectionReader(io.RawIOBase):
-    """File that reads from a connection until stopped. A BufferedReader over it then still returns buffered bytes."""
+    """File that reads from a connection until stopped. A BufferedReader around it then still returns buffered bytes."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__()

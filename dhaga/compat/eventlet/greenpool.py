@@ -54,7 +54,7 @@ class GreenPool:
     def spawn(self, function: Function, *args: Any, **kwargs: Any) -> GreenThread:
         """Start a greenthread. Parks: while the pool is full.
 
-        If the caller itself is in the full pool, call the function directly.
+        If the caller is a greenthread of the full pool, call the function directly.
         """
         if self._is_full_for_itself():
             return call_at_once(function, args, kwargs)

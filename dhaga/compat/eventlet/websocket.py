@@ -49,8 +49,8 @@ class ForbiddenOrigin(BadRequest):
 class WebSocketWSGI:
     """WSGI app around a function that gets a WebSocket. Source: ``eventlet.websocket.WebSocketWSGI``.
 
-    ``eventlet.wsgi.server`` or any server of Dhaga can serve it. A request that is no WebSocket handshake gets 400, and
-    a handshake gets 403 if ``origin_checker(host, origin)`` returns a false value.
+    ``eventlet.wsgi.server`` or any server of Dhaga can serve it. A request that is not a WebSocket handshake gets 400,
+    and a handshake gets 403 if ``origin_checker(host, origin)`` returns a false value.
     """
 
     origin_checker: Any = None

@@ -198,7 +198,8 @@ def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, cou
 def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
     """Wait for objects that are all greenlets, and return the ended ones in the order in which they ended.
 
-    The caller waits for one greenlet at a time. Other greenlets that end during this wait cause no additional wake.
+    The caller waits for one greenlet at a time. Other greenlets that end during this wait do not cause additional
+    wakes.
     """
     waited = dict.fromkeys(greenlets)
     done = Ended()

@@ -90,7 +90,7 @@ class Hub:
     """The hub's number: greenlets are numbered from 1."""
 
     def switch(self, awaitable: Any = None) -> Any:
-        """Wait while other greenlets run. Parks: until a Timeout, a kill, or ``wake(value)`` of the caller's dhaga.
+        """Wait while other greenlets run. Parks: until a Timeout, a kill, or a call of the dhaga's ``wake(value)``.
 
         If an awaitable is passed, await it and return its result: SQLAlchemy passes awaitables to a greenlet's parent,
         and ``parent`` of a Greenlet is its hub.
@@ -100,7 +100,8 @@ class Hub:
         return park("gevent hub", lambda: True)
 
     def handle_error(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
-        """Report an uncaught error unless it is a ``NOT_ERROR``. Also raise a ``SYSTEM_ERROR`` in the main code.
+        """Report an uncaught error, unless its class is in ``NOT_ERROR``. Errors in ``SYSTEM_ERROR`` are also raised in
+        the main code.
 
         ``context``: the greenlet that the error ended, the callback or server that raised the error, a request's
         environ, or None. With None, any error is also raised in the main code. A program may assign its own function to

@@ -55,7 +55,7 @@ class Answering(Server):
         return self.owner.application(environ, start)
 
     def answers_error(self, error: BaseException) -> bool:
-        """Return True, also for a Timeout, a kill or an exit; False only for a cancel."""
+        """Return True, even for a Timeout, a kill or an exit; False only for a cancel."""
         return not isinstance(error, Cancelled)
 
     def report_failure(self, environ: dict[str, Any], error: BaseException) -> bool:

@@ -2,9 +2,9 @@
 
 The page is only for the user of this machine, and sends no data elsewhere. It listens on the loopback interface, and
 its address contains a secret token. The Host field of a request must be an IP address or localhost, which protects
-against DNS rebinding. A query is a POST with the content type JSON; browsers let no page of another site send such a
-request. The security policy allows the page only its own script. Each connection serves one request. A forked child has
-no page.
+against DNS rebinding. A query is a POST with the content type JSON; browsers do not let pages of other sites send such
+a request. The security policy allows the page only its own script. Each connection serves one request. A forked child
+has no page.
 
 Rejected: a Tornado server, which would not answer while its scheduler is blocked.
 """

@@ -161,7 +161,7 @@ class Fetch:
             self.running_callback = None
 
     def collect(self, _: None, piece: bytes) -> Any:
-        """Append a piece to the body. Returns: None, or an awaitable by which Tornado yields to the loop."""
+        """Append a piece to the body. Returns: None, or an awaitable with which Tornado yields to the loop."""
         assert self.body is not None
         self.body.append(piece)
         self.untold += len(piece)

@@ -94,7 +94,7 @@ class BodyReader(io.BufferedReader):
         self.raw.taken += size
         return size
 
-    # The methods below receive only while the buffer is empty, so that a cancelled call drops no bytes.
+    # The methods below receive only while the buffer is empty, so that a cancelled call does not drop bytes.
 
     def read1(self, size: int = -1, /) -> bytes:
         data = super().read1(size)

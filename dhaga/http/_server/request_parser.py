@@ -50,7 +50,7 @@ LENGTH_DIGITS = 19
 """Maximum number of digits of a Content-Length, enough for 2**63. ``int`` would raise ValueError above 4,300 digits."""
 
 KNOWN_BYTES = 2048
-"""Maximum size of the fields that a parser keeps, also while its connection is idle. Browsers send up to 1 KB."""
+"""Maximum size of the fields that a parser keeps, even while its connection is idle. Browsers send up to 1 KB."""
 
 UNKNOWABLE_KEYS = "CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_EXPECT", "HTTP_UPGRADE"
 """Keys of the fields that affect the framing. The httptools parser must get each head with such a field."""

@@ -222,8 +222,8 @@ class Response(Framing):
         self.lines, self.app_fields, self.length = "\r\n".join(lines), app_fields, length
         self.status = status
         if headers.__class__ is list and not app_fields:
-            # Store tuples: a field that is a list equals no tuple. So a field that the app may change later is never
-            # reused.
+            # Store tuples: a field that is a list is not equal to a tuple. So a field that the app may change later is
+            # never reused.
             self.sink.server_fields.known_start = status, [*map(tuple, headers)], self.lines, length
         return self.write
 

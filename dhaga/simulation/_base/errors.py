@@ -16,7 +16,7 @@ class LimitReached(Exception):
 
 
 class HostKilled(Exception):
-    """The host of a dhaga was killed before the dhaga ended: ``result()`` of the dhaga raises this error."""
+    """The host of a dhaga was killed before the dhaga ended. The dhaga's ``result()`` raises this error."""
 
 
 class Stopped(BaseException):

@@ -72,7 +72,7 @@ class Search:
         self.state, self.refused = initial, [self.calls[place] for place in self.next_places(0)]
         seen: set[tuple[int, Any]] = set()
         path: list[int] = []
-        # The stack has, for each configuration on the path, its calls, its state, and the places left to try.
+        # Each entry describes a configuration on the path: the calls made so far, the state, and the next calls to try.
         stack: list[tuple[int, Any, Iterator[int]]] = [(0, initial, self.next_places(0))]
         while stack:
             taken, state, places = stack[-1]

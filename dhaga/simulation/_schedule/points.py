@@ -116,7 +116,8 @@ class Points:
         if not self.may_preempt(me, frame):
             run.chooser.ask_again()
             return
-        # This line has not begun to run. So it is removed here, and appended after the lines of members that run first.
+        # This line has not begun to run. So it is removed here. It is appended again when it runs, after the lines of
+        # the members that now run first.
         if self.lines and new_line and not self.instructions:
             self.lines.pop()
         run.point = place

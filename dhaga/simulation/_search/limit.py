@@ -17,7 +17,7 @@ from ..._kernel.context_manager import contextmanager
 from ...debug import dump
 
 GRACE = 2.0
-"""Seconds that a run has for its report after the limit. C code that lets no signal handler run prevents the report."""
+"""Seconds that a run has for its report after the limit. C code that blocks signal handlers prevents the report."""
 
 
 def late_text(seed: int, seconds: float) -> str:

@@ -251,7 +251,7 @@ def run_one(program: Program, settings: Settings, order: Order, real_seconds: fl
 
 
 def progress_line(findings: Findings) -> None:
-    """Write the progress of a search over the current line of the terminal. No-op if stderr is no terminal."""
+    """Write the progress of a search over the current line of the terminal. Do nothing if stderr is not a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{findings}")
         sys.stderr.flush()

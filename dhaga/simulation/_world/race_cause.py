@@ -29,7 +29,7 @@ DRAWN_SHOWN = 3
 """The number of last ``DRAWN`` lines that are shown."""
 
 BEFORE = 4
-"""The number of lines of a stopped thread that are compared on each side (before and after) of the stop."""
+"""The number of compared lines on each side (before and after) of a thread's stop."""
 
 MOST_COMPARED = 200
 """The number of lines after a switch that are compared with lines of the nearest run."""

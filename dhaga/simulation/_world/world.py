@@ -140,7 +140,7 @@ def is_failure(error: BaseException) -> bool:
     """Return whether an error of the main code fails the run. ``sys.exit(0)`` and Ctrl-C do not fail the run."""
     if isinstance(error, SystemExit):
         return error.code not in (None, 0)
-    # Errors of pytest, for example, are no subclasses of Exception.
+    # Not all errors are subclasses of Exception: those of pytest, for example, are not.
     return not isinstance(error, (KeyboardInterrupt, Stopped))
 
 

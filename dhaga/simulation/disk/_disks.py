@@ -198,7 +198,7 @@ class Disks(Part):
         self.by_key = {key: inode for key, inode in self.by_key.items() if inode.disk is not disk}
 
     def behind_fd(self, fd: int) -> Inode | None:
-        """Return the simulated inode on which an fd is open, or None if the fd is open on no disk."""
+        """Return the simulated inode on which an fd is open, or None if its file is not on a disk."""
         if not self.by_key:
             return None
         try:
@@ -211,7 +211,7 @@ class Disks(Part):
         return inode if isinstance(inode, File) else None
 
     def place_of(self, path: Any, dir_fd: int | None = None) -> Place | None:
-        """Return the place of a path on a disk, or None if the path is on no disk."""
+        """Return the place of a path on a disk, or None if the path is not on a disk."""
         if not self.prefix:
             return None
         try:

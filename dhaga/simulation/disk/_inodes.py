@@ -1,6 +1,6 @@
 """The contents of a disk: files, directories and symbolic links. All except links have a visible and a durable state.
 
-The program sees the visible state. A file has its durable content, and the later writes and changes of size in order.
+The program sees the visible state. A file has its durable content, and a list of the later writes and changes of size.
 A directory has a table of names for each state. A change of names (``Change``) becomes durable completely or not at
 all, even a rename from one directory to another.
 """

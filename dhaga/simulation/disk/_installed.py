@@ -1,4 +1,4 @@
-"""The installation of simulated functions for files. For files on no simulated disk, they call the usual functions."""
+"""The installation of simulated functions for files. For files outside the disks, they call the usual functions."""
 
 from __future__ import annotations
 

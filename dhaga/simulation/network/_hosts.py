@@ -111,7 +111,7 @@ class Host:
     def pause(self, seconds: float) -> None:
         """Stop all threads of this host for ``seconds``, as a pause of a virtual machine or a SIGSTOP does.
 
-        During the pause, the host's kernel still answers packets and keeps arriving bytes. Timeouts that expire take
+        During the pause, the host's kernel still answers packets and stores arriving bytes. Timeouts that expire take
         effect after the pause. A caller on this host waits until the pause ends.
         From: a dhaga of any host, main code, or a callback. Raises: ValueError.
         """
@@ -179,7 +179,7 @@ class Hosts:
     def __init__(self, network: Network) -> None:
         self.network = network
         self.by_name: dict[str, Host] = {}
-        # Hosts by all their names in lower case, because the names of hosts have no case.
+        # Hosts by all their names in lower case, because host names are case-insensitive.
         self.named: dict[str, Host] = {}
         self.by_address: dict[str, Host] = {}
         self.of_dhaga: WeakKeyDictionary[Any, Host] = WeakKeyDictionary()

@@ -36,7 +36,7 @@ class Backlog:
         return f"<Backlog of {self.listener.name}, {len(self.ends)} wait>"
 
     def resize(self, size: int) -> None:
-        """Set the size. Connections that wait already stay."""
+        """Set the size. Connections that are waiting stay, even if they exceed the size."""
         self.room: int = max(0, min(size, SOMAXCONN)) + 1
 
     def add(self, end: End) -> bool:

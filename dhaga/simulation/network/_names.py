@@ -92,7 +92,7 @@ def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int
 
 
 def numeric_look_up(host: Any, port: Any, family: int, type: int, proto: int, flags: int) -> list[Any]:
-    """Call the real function for an address, which asks no other machine. Raises: gaierror for a name."""
+    """Call the real function for an address, because this call asks no other machine. Raises: gaierror for a name."""
     flags = flags & ~standard.AI_ADDRCONFIG | standard.AI_NUMERICHOST
     if not flags & standard.AI_NUMERICSERV:
         port = SERVICES.get(port, port)  # the machine may have no list of services
