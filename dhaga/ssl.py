@@ -109,11 +109,14 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     def do_handshake(self, block: bool = False) -> None:
         """Perform the handshake. Parks: ``read fd N``, ``write fd N``. Raises: SSLError, TimeoutError."""
         self._check_connected()  # type: ignore[attr-defined]
+        connection = self._sslobj
+        if connection is None:
+            return super().do_handshake(block)
         timeout = self.call_timeout_
         if timeout == 0 and block:
             self.settimeout(None)
         try:
-            self.retry_when_ready(HANDSHAKE_TIMED_OUT, None, self._sslobj.do_handshake)
+            self.retry_when_ready(HANDSHAKE_TIMED_OUT, None, connection.do_handshake)
         finally:
             if self.call_timeout_ != timeout:
                 self.settimeout(timeout)

@@ -243,6 +243,16 @@ def test_after_a_half_close_reading_and_writing_are_as_the_standards() -> None:
             assert after(one, other) == ours == [BrokenPipeError, None, 0, b""]
 
 
+def test_a_handshake_of_a_closed_socket_fails_as_the_standards() -> None:
+    for module in standard, ssl:
+        near, far = standard_socketpair()
+        with near, far:
+            one = client_context(kind=module).wrap_socket(near, server_hostname=NAME, do_handshake_on_connect=False)
+            one.close()
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                one.do_handshake()
+
+
 @pytest.mark.parametrize("how", [socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR])
 def test_a_shutdown_leaves_nobody_waiting_who_cannot_go_on(how: int) -> None:
     with tls(pair=tcp_pair) as (one, other):

@@ -17,6 +17,7 @@ from .._kernel.run.fd_watch import closed_error
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.waiter import Waiter
 from .._sync.lock import Lock
+from .fd_ops import has_error
 from .openssl_errors import forget_errors
 from .socket_base import TimeoutSocket
 
@@ -45,9 +46,11 @@ class TLSWaits(TimeoutSocket):
         """Return the result of an OpenSSL operation. If OpenSSL must first read or write, park, then retry.
 
         A read may have to write (renegotiation, key updates), and a write may have to read. ``failure``: the error of a
-        first try. The error may belong to another connection (``openssl_errors.py``), so it is raised only if a second
-        try fails.
+        first try. The error may belong to another connection (``openssl_errors.py``), so it is raised only if this
+        connection is broken or a second try fails.
         """
+        if failure is not None and self.is_broken():
+            raise failure
         while True:
             try:
                 with self.openssl_lock:
@@ -61,7 +64,7 @@ class TLSWaits(TimeoutSocket):
             except OSError as error:
                 if not isinstance(error, SSLError):
                     forget_errors()
-                    if failure is None:
+                    if failure is None and not self.is_broken():
                         failure = error
                         continue
                 if failure is not None:
@@ -71,6 +74,14 @@ class TLSWaits(TimeoutSocket):
                 if self.fds_to_close or self.reading_writer:
                     self.finish_deferred()
             deadline = self.wait(reads, message, deadline)
+
+    def is_broken(self) -> bool:
+        """Return whether the connection has ended in both directions, so that an error of a system call is its own.
+
+        A second try would spoil the errors of later calls: in a second read of a broken connection, OpenSSL 3.6 begins
+        an alert, and later refuses every write with BAD_LENGTH.
+        """
+        return not self.watchers_.closed and has_error(self.watchers_.fd)
 
     def wait(self, reads: bool, message: str, deadline: float | None) -> float | None:
         """Park until the fd is readable (``reads``) or writable. Returns: the deadline. Raises: TimeoutError with
