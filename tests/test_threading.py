@@ -285,6 +285,17 @@ def test_daemon_is_inherited_and_settable_before_the_start_alone() -> None:
         assert not made[0].daemon
 
 
+def test_daemon_of_running_code_without_a_thread_cannot_be_set() -> None:
+    # Otherwise main code would hand the flag on to its new threads, and the exit would not wait for these threads.
+    def set_own_flag() -> bool:
+        with pytest.raises(RuntimeError, match="cannot set daemon status of active thread"):
+            threading.current_thread().daemon = True
+        return Thread().daemon
+
+    with virtual_clock():
+        assert (set_own_flag(), dhaga.spawn(set_own_flag).result()) == (False, False)
+
+
 def test_a_cancel_ends_it_at_its_park_silently() -> None:
     with virtual_clock() as clock:
         thread = Thread(target=dhaga.sleep, args=(10,))

@@ -72,7 +72,7 @@ class ThreadAttributes:
     @daemon.setter
     def daemon(self, daemonic: bool) -> None:
         self._check_initialised_()
-        if self._dhaga is not None:
+        if self._ident is not None:  # also set in stand-ins for main code and for other running code
             raise RuntimeError("cannot set daemon status of active thread")
         self._daemonic = daemonic
 

@@ -201,6 +201,28 @@ def test_a_deadlock_at_exit_is_told_where_the_program_has_caught_one_before() ->
     assert "at exit: every dhaga waits" in outcome.err
 
 
+def test_an_error_of_a_signal_handler_at_exit_is_logged_with_its_type_and_line() -> None:
+    outcome = run("""
+        import os, dhaga, dhaga.signal as signal, dhaga.threading as threading
+
+        class Stop(Exception):
+            pass
+
+        def handler(number, frame):
+            raise Stop
+
+        def late():
+            threading.main_thread().join()
+            os.kill(os.getpid(), signal.SIGTERM)
+            dhaga.sleep(1000)
+
+        signal.signal(signal.SIGTERM, handler)
+        dhaga.spawn(late)
+    """)
+    assert outcome.err.startswith("at exit: \nTraceback")
+    assert ", in handler\n" in outcome.err and outcome.err.endswith("Stop\n")
+
+
 def test_an_error_in_a_dhaga_leaves_the_status_alone_one_in_the_main_code_does_not() -> None:
     outcome = run("""
         import dhaga

@@ -141,6 +141,32 @@ for begins in (None, lambda *_: None):
     assert found == ["6 4 None None", "6 4 None None"]
 
 
+@forms
+@pytest.mark.parametrize("among", ["", "threading.setprofile(profile); "], ids=["after", "beside"])
+def test_a_profiler_in_c_stays_set_through_waits(form: object, among: str, tmp_path: Path) -> None:
+    # Such a profiler is set with an object that need not be callable, and sys.setprofile cannot set the profiler again.
+    code = f"""
+import ctypes
+kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_object, ctypes.c_int, ctypes.c_void_p)
+counted = []
+
+@kind
+def count(profiler, frame, event, arg):
+    if frame.f_code is work.__code__:
+        counted.append(event)
+    return 0
+
+threading.setprofile(profile); run(); threading.setprofile(None)
+ctypes.pythonapi.PyEval_SetProfile.argtypes = [kind, ctypes.py_object]
+ctypes.pythonapi.PyEval_SetProfile(count, [])
+{among}run(); threading.setprofile(None)
+work()
+print(sys.getprofile(), counted.count(0) > 0)
+sys.setprofile(None)
+"""
+    assert prints_by(form, code, tmp_path) == ["[] True"]  # type: ignore[arg-type]
+
+
 def test_a_loop_of_asyncio_in_a_traced_thread_keeps_the_function() -> None:
     program = """
     import dhaga.monkey; dhaga.monkey.patch()

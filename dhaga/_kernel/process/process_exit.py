@@ -105,12 +105,11 @@ def handlers_follow() -> bool:
 
 
 def log_at_exit(interruption: BaseException | None) -> None:
-    """Log the error that interrupted the wait for dhagas. A Deadlock is not logged if the main code also ended with a
-    Deadlock.
-    """
-    known = isinstance(interruption, Deadlock) and isinstance(getattr(sys, "last_value", None), Deadlock)
-    if interruption is not None and not known:
-        logger.error("at exit: %s", interruption)
+    """Log the error that interrupted the wait for dhagas, unless the program has already reported a Deadlock."""
+    deadlocked = isinstance(interruption, Deadlock)
+    if interruption is not None and not (deadlocked and isinstance(getattr(sys, "last_value", None), Deadlock)):
+        # The text of a Deadlock names the waits. A signal handler's error may have no text.
+        logger.error("at exit: %s", interruption, exc_info=None if deadlocked else interruption)
 
 
 def call_earlier_hooks() -> None:

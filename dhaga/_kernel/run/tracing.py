@@ -8,6 +8,9 @@ None, or the function of ``settrace_all_threads``.
 
 If no Thread begins with such a function, a function that ``sys.settrace`` sets sees all dhagas of the OS thread.
 Debuggers and coverage's ``concurrency = greenlet`` expect this.
+
+A tool in C, such as cProfile before Python 3.12, sets a C function together with an object, and Python code gets only
+the object. If this object is not callable, Python code cannot set the tool again. So the tool stays set for all dhagas.
 """
 
 from __future__ import annotations
@@ -57,26 +60,40 @@ def swap_functions(me: Waiter, switch_away: Callable[[], None]) -> None:
     """
     trace, profile = sys.gettrace(), sys.getprofile()
     traces, profiles = traced.times, profiled.times
-    sys.setprofile(profiled.function)
-    sys.settrace(traced.function)
+    # A tool in C, whose object is not callable, stays set.
+    sets_profile = profile is None or callable(profile)
+    sets_trace = trace is None or callable(trace)
+    if sets_profile:
+        sys.setprofile(profiled.function)
+    if sets_trace:
+        sys.settrace(traced.function)
     try:
         switch_away()
     finally:
-        sys.setprofile(profile if profiles == profiled.times else profiled.function)
-        sys.settrace(trace if traces == traced.times else traced.function)
+        if sets_profile:
+            sys.setprofile(profile if profiles == profiled.times else profiled.function)
+        if sets_trace:
+            sys.settrace(trace if traces == traced.times else traced.function)
 
 
 def set_of_thread() -> bool:
     """Set the trace and profile functions with which a Thread begins. Returns: whether there is such a function."""
     trace, profile = threading.gettrace(), threading.getprofile()
-    if trace is not None:
+    if trace is not None and not is_of_c(sys.gettrace()):
         sys.settrace(trace)
-    if profile is not None:
+    if profile is not None and not is_of_c(sys.getprofile()):
         sys.setprofile(profile)
     return trace is not None or profile is not None
 
 
 def drop_of_thread() -> None:
     """Set the hub's functions again at the end of a Thread."""
-    sys.setprofile(profiled.function)
-    sys.settrace(traced.function)
+    if not is_of_c(sys.getprofile()):
+        sys.setprofile(profiled.function)
+    if not is_of_c(sys.gettrace()):
+        sys.settrace(traced.function)
+
+
+def is_of_c(function: Any) -> bool:
+    """Return whether a tool in C has set the current function, which Python code cannot set again."""
+    return function is not None and not callable(function)
