@@ -44,6 +44,9 @@ A file of that name is run as ./serve.
 
 OPTIONS_OF_PROGRAMS = ("--as", "--cooperative", "--real-threads")
 OPTIONS = ("--help", "--version", *OPTIONS_OF_PROGRAMS)
+OPTIONS_OF_PYTHON = "bBdEiIOPqRsSuvWxX"
+"""The letters of the interpreter's own options, which ``python -m dhaga`` cannot set for a program."""
+
 MORE = "python -m dhaga --help lists the commands"
 
 
@@ -134,6 +137,10 @@ def what_to_run(run: Any, arguments: list[str]) -> tuple[Callable[[], Any], list
     option = first[:2]
     if option not in ("-m", "-c"):
         if first.startswith("-"):
+            if first[1] in OPTIONS_OF_PYTHON:
+                raise run.NoProgram(
+                    f"{first} is an option of Python, and stands before -m: python {first} -m dhaga …\n{MORE}"
+                )
             raise run.NoProgram(f"there is no option {first}{suggestion(first, OPTIONS)}\n{MORE}")
         if not os.path.exists(first):
             raise run.NoProgram(

@@ -45,7 +45,9 @@ def test_without_a_command_the_usage_is_printed(capsys: pytest.CaptureFixture[st
         (["sevre"], "and there is no command 'sevre': did you mean serve?"),
         (["program.yp"], "and there is no command 'program.yp'"),
         (["--vresion"], "there is no option --vresion: did you mean --version?"),
-        (["-q"], "there is no option -q"),
+        (["-k"], "there is no option -k"),
+        (["-u", "program.py"], "-u is an option of Python, and stands before -m: python -u -m dhaga …"),
+        (["-Xdev", "program.py"], "-Xdev is an option of Python, and stands before -m: python -Xdev -m dhaga …"),
     ],
 )
 def test_an_unknown_word_is_an_error_that_names_the_most_similar_one(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
@@ -16,6 +16,9 @@ from .._kernel.context_manager import contextmanager
 
 WIDEST_OPTION = 30
 """Width of the options' column in a help text. The explanation of a longer option begins on the next line."""
+
+SIMILAR = 0.75
+"""Least similarity of a suggestion, from 0 to 1. At 0.7, ``--root-path`` would suggest ``--no-patch``."""
 
 
 @contextmanager
@@ -38,9 +41,12 @@ class CommandLine(argparse.ArgumentParser):
     """The parser of ``python -m dhaga NAME``. Its help explains every option in 80 columns.
 
     The usage is one line, because a list of the options follows. The description explains the operand.
+    ``foreign``: options of similar commands of other packages, each with the option to suggest instead.
     """
 
-    def __init__(self, name: str, operands: str, description: str, epilog: str = "") -> None:
+    def __init__(
+        self, name: str, operands: str, description: str, epilog: str = "", foreign: Mapping[str, str] | None = None
+    ) -> None:
         program = f"python -m dhaga {name}"
         super().__init__(
             prog=program,
@@ -51,6 +57,7 @@ class CommandLine(argparse.ArgumentParser):
             add_help=False,
         )
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+        self.foreign: Mapping[str, str] = foreign or {}
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -63,8 +70,10 @@ class CommandLine(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if name == "--":
                 break
-            if name.startswith("--") and not any(option.startswith(name) for option in options):
-                self.error(f"there is no option {name}{did_you_mean(name, options)}")
+            unknown = name.startswith("--") and not any(option.startswith(name) for option in options)
+            if unknown or name in self.foreign:
+                counterpart = self.foreign.get(name, name)
+                self.error(f"there is no option {name}{did_you_mean(counterpart, options)}")
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -74,8 +83,9 @@ class CommandLine(argparse.ArgumentParser):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that names the most similar known word, or "" if no word is similar."""
-    similar = get_close_matches(word, known, n=1)
-    return f": did you mean {similar[0]}?" if similar else ""
+    bare = {each.lstrip("-"): each for each in known}  # all options would be similar by their dashes
+    similar = get_close_matches(word.lstrip("-"), bare, n=1, cutoff=SIMILAR)
+    return f": did you mean {bare[similar[0]]}?" if similar else ""
 
 
 def process_id(text: str) -> int:

@@ -147,6 +147,8 @@ def run(find: Callable[[], Program], arguments: list[str], options: Options) -> 
     except (SystemExit, NoProgram):
         raise
     except BaseException as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in compat.NAMES and error.name not in options.imitated:
+            error.add_note(f"python -m dhaga --as {error.name} … provides Dhaga's own {error.name}")
         hide_runner_frames(error)
         raise
     finally:

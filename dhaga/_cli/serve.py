@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import logging
 import os
+import pathlib
 import re
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from ..servers._service import GRACE
 from ..servers._tcp import HANDSHAKE_SECONDS, MAX_CONNECTIONS
 from ..socket import socket
 from ..ssl import Purpose, SSLContext, create_default_context
-from .arguments import CommandLine, count, extra, or_none, positive_seconds, seconds
+from .arguments import CommandLine, count, did_you_mean, extra, or_none, positive_seconds, seconds
 
 if TYPE_CHECKING:
     from ..http.wsgi import Server
@@ -32,6 +33,19 @@ PROGRAM = "python -m dhaga serve"
 BIND = "127.0.0.1:8000"
 WAY_OUT = "Start it without the code that runs before its first line, such as a .pth file"
 logger = logging.getLogger("dhaga")
+
+FOREIGN = {
+    **dict.fromkeys(("-b", "--host", "--port", "--listen", "--uds"), "--bind"),
+    **dict.fromkeys(("-w", "--processes"), "--workers"),
+    **dict.fromkeys(("-t", "--timeout"), "--request-timeout"),
+    **dict.fromkeys(("--keep-alive", "--timeout-keep-alive"), "--idle-timeout"),
+    **dict.fromkeys(("--worker-connections", "--connection-limit"), "--max-connections"),
+    "--limit-concurrency": "--concurrency",
+    "--access-logfile": "--access-log",
+    "--ssl-certfile": "--certfile",
+    "--ssl-keyfile": "--keyfile",
+}
+"""Options of gunicorn, uvicorn and waitress, each with its counterpart."""
 
 LOG_FORMAT = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
 
@@ -130,6 +144,7 @@ def command_line() -> CommandLine:
         description="Serve the WSGI app APP of MODULE, or the app that MODULE:FACTORY() returns. The standard library "
         "is patched first, so that blocking calls park. SIGHUP reloads the app; SIGTERM finishes the requests; SIGINT "
         "(Ctrl+C) and SIGQUIT exit at once.",
+        foreign=FOREIGN,
     )
     add = parser.add_argument
     add("app", metavar="MODULE:APP", type=app, help=argparse.SUPPRESS)
@@ -276,7 +291,7 @@ def load(target: str) -> Any:
     found: Any = import_app(name)
     for part in path.removesuffix("()").split("."):
         if not hasattr(found, part):
-            give_up(f"{target!r}: {found!r} has no {part!r}")
+            give_up(f"{target!r}: {found!r} has no {part!r}{did_you_mean(part, dir(found))}")
         found = getattr(found, part)
     if path.endswith("()"):
         found = found()
@@ -294,6 +309,8 @@ def import_app(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
+        if os.path.isfile(name):
+            give_up(f"{name!r} is a file: write the name of its module, such as {pathlib.Path(name).stem}:app")
         where = ", ".join(each or os.getcwd() for each in sys.path)
         give_up(f"there is no module {error.name!r} in {where}")
 

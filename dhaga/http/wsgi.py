@@ -107,6 +107,12 @@ class Server(TCPServer):
         logger.error("the app failed at %s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"], exc_info=error)
         return False
 
+    def report_exit(self, environ: dict[str, Any], error: BaseException) -> None:
+        """Log a SystemExit of the app, because it also ends all other requests of the process."""
+        if isinstance(error, SystemExit):
+            where = environ["REQUEST_METHOD"], environ["REQUEST_URI"]
+            logger.error("the app ends this process by sys.exit() at %s %s", *where, exc_info=error)
+
     def refusal_text(self, refusal: Refusal) -> str:
         """Return the body of the answer to a refused request."""
         return f"{refusal.status}\n"

@@ -49,6 +49,8 @@ def listen(address: Address, backlog: int = BACKLOG, reuse_port: bool = False) -
         return listen_at_all(address, backlog, reuse_port)
     if isinstance(address, standard_socket):
         return [duplicate(address)]
+    if isinstance(address, str):
+        refuse_host_and_port(address)
     if isinstance(address, (str, os.PathLike)):
         return [listen_at_path(os.fspath(address), backlog)]
     if not isinstance(address, tuple) or len(address) != 2:
@@ -152,6 +154,15 @@ def file_identity(path: str) -> tuple[int, int] | None:
     except (OSError, ValueError):  # removed, or an abstract socket, whose name begins with a zero byte
         return None
     return status.st_dev, status.st_ino
+
+
+def refuse_host_and_port(path: str) -> None:
+    """Raise ValueError if a path has the form ``host:port``: the server would listen where no client asks."""
+    host, colon, port = path.rpartition(":")
+    if colon and port.isdecimal() and not {"/", "\0"}.intersection(host):
+        raise ValueError(
+            f"{path!r} is not an address: write ({host.strip('[]')!r}, {port}), or './{path}' for a Unix socket"
+        )
 
 
 def listen_at_path(path: str, backlog: int) -> socket:

@@ -54,6 +54,9 @@ def test_what_is_refused(validate: Callable[[str], object], text: str, error: st
     [
         (["--wrokers", "2", "x:app"], "python -m dhaga x: there is no option --wrokers: did you mean --workers?"),
         (["--nothing=1", "x"], "python -m dhaga x: there is no option --nothing"),
+        (["--markets", "x"], "python -m dhaga x: there is no option --markets"),
+        (["-w", "2", "x"], "python -m dhaga x: there is no option -w: did you mean --workers?"),
+        (["--crew=2", "x"], "python -m dhaga x: there is no option --crew: did you mean --workers?"),
         (["--workers", "0", "x"], "argument --workers: '0' is not a whole number from 1"),
         (["--workers"], "argument --workers: expected one argument"),
     ],
@@ -75,7 +78,7 @@ def test_what_follows_a_double_dash_and_shortened_options_are_taken() -> None:
 
 
 def parser() -> CommandLine:
-    made = CommandLine("x", "OPERAND", "Do something.")
+    made = CommandLine("x", "OPERAND", "Do something.", foreign={"-w": "--workers", "--crew": "--workers"})
     made.add_argument("operand")
     made.add_argument("--workers", type=count)
     return made

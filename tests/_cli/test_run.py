@@ -139,6 +139,12 @@ def test_what_cannot_be_run_is_said(folder: Path, arguments: tuple[str, ...], st
     assert (ended, out) == (status, "") and err.startswith("python -m dhaga: ") and said in err.splitlines()[0]
 
 
+def test_a_program_of_a_package_that_is_imitated_is_told_the_option(folder: Path) -> None:
+    text = "import sys; sys.modules['gevent'] = None; import gevent"
+    _, _, err = run("-m", "dhaga", "-c", text, cwd=folder)
+    assert err.splitlines()[-1] == "python -m dhaga --as gevent … provides Dhaga's own gevent"
+
+
 def test_without_arguments_the_usage_is_printed(folder: Path) -> None:
     status, out, _ = run("-m", "dhaga", cwd=folder)
     assert status == 0 and out.startswith("usage: python -m dhaga SCRIPT") and "./serve" in out

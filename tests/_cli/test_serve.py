@@ -272,7 +272,9 @@ def test_an_app_that_cannot_be_found_is_told_in_a_line(tmp_path: pathlib.Path) -
         ("no_such_module:app", "there is no module 'no_such_module' in .*tests"),
         ("tests.kit.scripts.app:app", "there is no module 'tests.kit.scripts.app' in "),
         ("tests.kit.scripts:nothing", "'tests.kit.scripts:nothing': .* has no 'nothing'"),
-        ("tests.kit.scripts:ROOT.nothing", "has no 'nothing'"),
+        ("tests.kit.scripts:ROOT.nothing", "has no 'nothing'$"),
+        ("tests.kit.scripts:PATEINCE", r"has no 'PATEINCE': did you mean PATIENCE\?"),
+        (f"{__file__}:app", r"test_serve.py' is a file: write the name of its module, such as test_serve:app$"),
         ("tests.kit.scripts:PATIENCE", "'tests.kit.scripts:PATIENCE' is [0-9]+, not a WSGI app"),
     ],
 )
@@ -355,6 +357,9 @@ def test_an_address_on_the_command_line(text: str, meant: object) -> None:
         (["m:a", "--idle-timeout", "soon"], "'soon' is not a number of seconds"),
         (["m:a", "--keyfile", "key"], "--keyfile needs --certfile"),
         (["m"], "'m' does not name an app: write MODULE:APP"),
+        (["m:a", "--port", "80"], "there is no option --port: did you mean --bind?"),
+        (["m:a", "-w", "4"], "there is no option -w: did you mean --workers?"),
+        (["m:a", "--root-path", "/a"], "there is no option --root-path\n"),
         ([], "MODULE:APP"),
     ],
 )
@@ -364,6 +369,10 @@ def test_a_command_line_that_cannot_be_meant_is_refused(
     with pytest.raises(SystemExit):
         serve.main(words)
     assert error in capsys.readouterr().err
+
+
+def test_options_of_other_servers_have_counterparts() -> None:
+    assert set(serve.FOREIGN.values()) <= set(serve.command_line()._option_string_actions)
 
 
 def test_limits_are_options_with_the_defaults_of_the_server() -> None:

@@ -340,3 +340,13 @@ def test_a_cookie_is_not_kept_after_its_response() -> None:
     assert sink.server_fields.known_start[1] == []
     head_of(sink, [("A", "1")])
     assert sink.server_fields.known_start[1] == [("A", "1")]
+
+
+@pytest.mark.logs
+def test_an_app_that_exits_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(SystemExit, match=r"^3$"), serving(lambda environ, start_response: sys.exit(3)) as server:
+        client = dhaga.spawn(ask, server, get("/report"))
+        server.serve_forever()
+    assert client.result() == b""
+    (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    assert record.getMessage() == "the app ends this process by sys.exit() at GET /report" and record.exc_info

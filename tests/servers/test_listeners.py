@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import re
 import socket as standard
 from typing import Any
 
@@ -111,6 +112,21 @@ def test_a_path_that_is_too_long_is_named() -> None:
     with pytest.raises(OSError, match=f"too long: the Unix socket '{path}'") as caught:
         TCPServer(echo, path).start()
     assert caught.value.errno == errno.ENAMETOOLONG
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("127.0.0.1:80", "('127.0.0.1', 80)"), (":8000", "('', 8000)"), ("[::1]:80", "('::1', 80)")],
+)
+def test_a_host_and_port_in_a_str_name_no_unix_socket(
+    text: str, meant: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=re.escape(f"write {meant}, or './{text}' for a Unix socket")):
+        TCPServer(echo, text).start()
+    assert os.listdir() == []
+    with serving(address=f"./{text}") as server:
+        assert ask(server) == b"hello"
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: pathlib.Path) -> None:

@@ -227,6 +227,7 @@ class ServerConnection(Transfers):
                     response.send_all(result)
         except BaseException as error:
             if not self.server.answers_error(error):
+                self.server.report_exit(environ, error)
                 raise
             self.fail(error, environ, response)
         finally:
