@@ -167,7 +167,7 @@ class RecordedSelector(HubSelector):
         selectors_made.add(self)
 
 
-scheduler_state.HubSelector = RecordedSelector  # type: ignore[misc]
+scheduler_state.HubSelector = RecordedSelector
 
 
 @pytest.fixture(autouse=True)

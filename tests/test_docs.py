@@ -295,7 +295,7 @@ def browsing_until(browser: Any, condition: str, *arguments: Any) -> None:
 def test_the_filter_shows_what_has_all_words_and_unfolds_it(scripted: Any) -> None:
     def shown() -> list[str]:
         elements = "[...document.querySelectorAll('h2, dt, li')].filter((each) => each.checkVisibility())"
-        return scripted.execute_script(f"return {elements}.map((each) => each.textContent)")  # type: ignore[no-any-return]
+        return scripted.execute_script(f"return {elements}.map((each) => each.textContent)")
 
     everything = shown()
     box = scripted.find_element("css selector", "input.filter")

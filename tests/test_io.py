@@ -28,7 +28,7 @@ def test_what_no_file_can_be_is_refused_as_ever() -> None:
     reader, writer = os.pipe()
     for mode, options in (("rw", {}), ("rb", {"encoding": "utf-8"}), ("r", {"buffering": 0})):
         with pytest.raises(ValueError, match=r"mode|text"):
-            io.open(reader, mode, **options)  # type: ignore[arg-type]
+            io.open(reader, mode, **options)
     os.close(reader)
     os.close(writer)
     with pytest.raises(OSError, match="Bad file descriptor"):

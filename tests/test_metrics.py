@@ -228,7 +228,7 @@ def test_a_reading_is_a_value() -> None:
     reading = Reading(1, 2.0)
     assert repr(reading) == "Reading(count=1, elapsed=2.0)" and {reading: 1}[Reading(1, 2.0)]
     with pytest.raises(FrozenInstanceError):
-        reading.count = 2  # type: ignore[misc]
+        reading.count = 2
     with pytest.raises(TypeError):
         reading + 1  # type: ignore[operator]
 

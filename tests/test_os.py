@@ -125,7 +125,7 @@ def test_a_file_over_a_pipe_parks(pipe: Pipe) -> None:
         sink.write("grün\n".encode())
         assert reading.result() == "grün\n"
         with pytest.raises(TypeError):
-            os.fdopen("name")  # type: ignore[arg-type]
+            os.fdopen("name")
 
 
 def test_other_files_are_the_standards(tmp_path: Any) -> None:

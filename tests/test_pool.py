@@ -152,7 +152,7 @@ def test_who_is_parked_in_submit_is_refused_after_shutdown() -> None:
     last = pool.submit(int)
     submitters = [dhaga.spawn(pool.submit, int) for _ in range(2)]
     for submitter in submitters:
-        until(lambda s=submitter: s.reason == "semaphore.acquire")  # type: ignore[misc]
+        until(lambda s=submitter: s.reason == "semaphore.acquire")
         submitter.result_waiters += 1
     pool.shutdown(wait=False)
     gate.set()
@@ -498,7 +498,7 @@ def test_sizes_must_be_positive(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name} must be 1 or more, not {value}"):
         Pool(**{name: value})
     with pytest.raises(TypeError, match=f"{name} is a number"):
-        Pool(**{name: "2"})  # type: ignore[arg-type]
+        Pool(**{name: "2"})
 
 
 async def a_coroutine_function() -> None:
@@ -516,7 +516,7 @@ def test_bad_calls_are_refused_at_once(pool: Pool) -> None:
     with pytest.raises(TypeError, match="at least one iterable"):
         pool.map(int)
     with pytest.raises(TypeError, match="not iterable"):
-        pool.imap_unordered(int, 3)  # type: ignore[arg-type]
+        pool.imap_unordered(int, 3)
     with pytest.raises(ValueError, match="look_ahead must be 1 or more"):
         pool.imap_unordered(int, [1], look_ahead=0)
 

@@ -406,7 +406,7 @@ def test_the_errors_are_the_standard_ones_and_the_names_those_of_the_standard() 
 
 @bounded
 def test_an_error_of_a_subclasss_own_method_is_its_callers_and_loses_nobody(kind: Any) -> None:
-    class Picky(kind):  # type: ignore[misc]
+    class Picky(kind):
         def _put(self, item: Any) -> None:
             if item == 13:
                 raise LookupError(item)

@@ -74,7 +74,7 @@ def test_a_context_of_the_standard_can_make_our_sockets() -> None:
 def test_the_function_of_old_programs_makes_our_sockets() -> None:
     near, far = socket.socketpair()
     accepted = dhaga.spawn(server_context().wrap_socket, far, server_side=True)
-    with ssl.wrap_socket(near) as one, accepted.result() as other:  # type: ignore[operator]
+    with ssl.wrap_socket(near) as one, accepted.result() as other:
         assert type(one) is ssl.SSLSocket
         other.sendall(b"hello")
         assert one.recv(10) == b"hello"

@@ -298,7 +298,7 @@ def test_streams_work_on_a_loop_that_others_run(run: Any) -> None:
         with near, far:
             reader = dhaga.spawn(near.read_until, b"\n")
             far.write(b"line\n")
-            return reader.result()  # type: ignore[no-any-return]
+            return reader.result()
 
     assert run(dhaga.aio.run_in_dhaga(talk)) == b"line\n"
 

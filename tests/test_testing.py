@@ -87,7 +87,7 @@ def test_what_is_left_over_is_named_and_ended() -> None:
     with pytest.raises(AssertionError, match=r"left over: 1 timers"):
         with virtual_clock():
             scheduler = dhaga.current().scheduler
-            scheduler.timers.add(5, dhaga.current())  # type: ignore[arg-type]
+            scheduler.timers.add(5, dhaga.current())
     with pytest.raises(LookupError):
         with virtual_clock():
             dhaga.spawn(left, name="left")
@@ -425,7 +425,7 @@ def test_an_item_that_is_lost_is_found() -> None:
             self.getters.append(me)
             item = dhaga.park("naive", lambda: self.getters.remove(me))
             dhaga.sleep(1)
-            return item  # type: ignore[no-any-return]
+            return item
 
     def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
         queue, got = NaiveQueue(), list[int]()

@@ -118,4 +118,4 @@ def test_a_handle_joins_what_was_started_with_it() -> None:
     assert told == ["Cannot join current thread"]
     for arguments in ((1,), (fails, 3)):
         with pytest.raises(TypeError):
-            thread.start_joinable_thread(*arguments)  # type: ignore[arg-type]
+            thread.start_joinable_thread(*arguments)

@@ -208,7 +208,7 @@ def test_a_subclass_that_forgets_the_init_is_told() -> None:
 
 def test_a_group_is_refused() -> None:
     with pytest.raises(ValueError, match="group argument must be None"):
-        Thread(group="g")  # type: ignore[arg-type]
+        Thread(group="g")
 
 
 def test_a_join_of_oneself_or_before_the_start_raises() -> None:
@@ -248,7 +248,7 @@ def test_names_are_numbered_or_given_and_may_be_changed() -> None:
     first, second = Thread(), Thread(target=work)
     assert first.name.startswith("Thread-") and first.name[7:].isdigit()
     assert second.name == f"Thread-{int(first.name[7:]) + 1} (work)"
-    assert Thread(name=5).name == "5"  # type: ignore[arg-type]
+    assert Thread(name=5).name == "5"
     with virtual_clock():
         thread = Thread(target=dhaga.park, args=("x",), name="before")
         thread.start()

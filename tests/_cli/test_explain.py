@@ -36,7 +36,7 @@ def test_a_message_is_explained_with_its_values_in_it(capsys: pytest.CaptureFixt
     with pytest.raises(TypeError) as failed:
         import dhaga
 
-        dhaga.spawn(5)  # type: ignore[arg-type]
+        dhaga.spawn(5)
     text = explained(capsys, str(failed.value))
     assert text.startswith("TypeError: … needs a function to call, not …") and text.count("Cause:") == 1
 

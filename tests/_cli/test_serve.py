@@ -187,7 +187,7 @@ def test_https_is_served_with_a_certificate_that_a_reload_reads_anew(tmp_path: p
             tls.sendall(b"GET / HTTP/1.0\r\n\r\n")
             with tls.makefile("rb") as file:
                 assert file.read().endswith(b"1 https")
-            return {value for _, value in tls.getpeercert()["subjectAltName"]}  # type: ignore[index, misc]
+            return {value for _, value in tls.getpeercert()["subjectAltName"]}
 
     replace()
     with serve_locally(tmp_path, "--certfile", "pem") as running:

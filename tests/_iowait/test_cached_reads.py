@@ -111,7 +111,7 @@ def test_a_file_that_grows_is_read_to_its_new_end(path: Path) -> None:
             f.read()
             with open(path, "ab") as more:
                 more.write(b"more")
-            return f.read()  # type: ignore[no-any-return]
+            return f.read()
 
     assert dhaga.spawn(reads).result(30) == b"more"
 
@@ -128,7 +128,7 @@ def test_a_file_system_that_refuses_is_asked_once(path: Path, monkeypatch: pytes
 
     def reads() -> bytes:
         with dhaga.open(path, "rb", 0) as f:
-            return f.read(9) + f.read(9) + f.read()  # type: ignore[no-any-return]
+            return f.read(9) + f.read(9) + f.read()
 
     assert dhaga.spawn(reads).result(30) == WHOLE and len(asked) == 1
 
@@ -141,7 +141,7 @@ def test_an_error_of_the_disk_is_raised(path: Path, monkeypatch: pytest.MonkeyPa
 
     def reads() -> bytes:
         with dhaga.open(path, "rb") as f:
-            return f.read(9)  # type: ignore[no-any-return]
+            return f.read(9)
 
     with pytest.raises(OSError, match="Input/output error"):
         dhaga.spawn(reads).result(30)

@@ -195,7 +195,7 @@ def test_what_is_no_fd_is_refused_as_ever() -> None:
             with pytest.raises(OSError, match="Bad file descriptor"):
                 os.write(fd, b"x" * 10_000)
         with pytest.raises(TypeError):
-            os.read("0", 1)  # type: ignore[arg-type]
+            os.read("0", 1)
         with pytest.raises(TypeError):
             os.write(1, "text")
 

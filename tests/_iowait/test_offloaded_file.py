@@ -490,7 +490,7 @@ def test_a_dropped_file_warns_and_is_written_without_a_park(
     f = dhaga.open(path, mode, buffering)
     f.write(b"data" if "b" in mode else "data")
     me, fd = dhaga.current(), f.fileno()
-    me.parked = Unparkable()  # type: ignore[assignment]
+    me.parked = Unparkable()
     try:
         with pytest.warns(ResourceWarning, match="unclosed file .*lines"):
             del f

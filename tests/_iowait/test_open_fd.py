@@ -69,4 +69,4 @@ def test_other_files_open_as_ever(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             os.open(tmp_path / "none", standard.O_RDONLY)
         with pytest.raises(TypeError):
-            os.open(None, standard.O_RDONLY)  # type: ignore[arg-type]
+            os.open(None, standard.O_RDONLY)

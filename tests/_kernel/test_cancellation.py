@@ -63,7 +63,7 @@ def test_a_dhaga_may_cancel_itself() -> None:
     trace = []
 
     def cancels() -> None:
-        assert dhaga.current().cancel("by itself")  # type: ignore[union-attr]
+        assert dhaga.current().cancel("by itself")
         trace.append("still running")
         dhaga.sleep(0)
         trace.append("not reached")

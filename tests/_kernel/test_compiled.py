@@ -358,7 +358,7 @@ def test_an_error_of_a_wake_comes_out_of_the_park() -> None:
 
 @running
 def test_a_subclass_has_its_own_methods_called() -> None:
-    class Counting(threading.Lock):  # type: ignore[misc, valid-type]
+    class Counting(threading.Lock):
         handed = 0
 
         def _hand_over(self) -> bool:

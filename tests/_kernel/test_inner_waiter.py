@@ -287,7 +287,7 @@ def test_a_plain_thread_has_two_parks_too(outer_is_woken: bool) -> None:
         waiters = event._waiters_
         append, calls = type(waiters).append, [finalizer]
 
-        class Collecting(type(waiters)):  # type: ignore[misc]
+        class Collecting(type(waiters)):
             def append(self, ticket: Any) -> None:
                 append(self, ticket)
                 calls.pop()()

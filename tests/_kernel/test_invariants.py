@@ -189,7 +189,7 @@ def test_a_wake_never_switches_it_appends() -> None:
         for d in dhagas:
             d.join()
     assert trace[:3] == [[True] * 3, [False] * 3, ["RUNNABLE"] * 3]
-    assert sorted(trace[3:]) == [("a", 0), ("b", 1), ("c", 2)]  # type: ignore[type-var]
+    assert sorted(trace[3:]) == [("a", 0), ("b", 1), ("c", 2)]
 
 
 # 5

@@ -118,7 +118,7 @@ def event() -> Iterator[Event]:
 def once(fn: Callable[[], object]) -> Callable[[], None]:
     """Return a function that calls ``fn`` the first time only."""
     calls = [fn]
-    return lambda: calls.pop()() if calls else None  # type: ignore[func-returns-value]
+    return lambda: calls.pop()() if calls else None
 
 
 def patch_before(obj: Any, name: str, fn: Callable[[], object]) -> None:

@@ -111,7 +111,7 @@ def test_what_cannot_be_spawned_is_refused_with_what_to_do() -> None:
 
     with virtual_clock():
         with pytest.raises(TypeError, match=r"spawn\(fn, \*args\)"):
-            dhaga.spawn(dhaga.sleep(0))  # type: ignore[arg-type]
+            dhaga.spawn(dhaga.sleep(0))
         with pytest.raises(TypeError, match="coroutine function"):
             dhaga.spawn(coroutine_function)
         for fn in (generator_function, Generating().items, Generating().later):
@@ -120,7 +120,7 @@ def test_what_cannot_be_spawned_is_refused_with_what_to_do() -> None:
         assert not list(dhaga.spawn(lambda: list(generator_function())).result())
         for scheduler in (print, int, Generating().items):
             with pytest.raises(TypeError, match=r"made by spawn: dhaga\.spawn\(fn, \*args\), and not dhaga\.Dhaga"):
-                dhaga.Dhaga(scheduler, 1)  # type: ignore[arg-type]
+                dhaga.Dhaga(scheduler, 1)
         with pytest.raises(TypeError, match="positional argument"):
             dhaga.spawn(lambda: None, 1).result()
         assert dhaga.spawn(functools.partial(dict, name=1, daemon=2)).result() == {"name": 1, "daemon": 2}

@@ -13,9 +13,9 @@ from tests.kit.scripts import prints
 def test_a_function_that_is_kept_looks_its_names_up_in_its_own_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = originals.unpatched(threading.main_thread)
     monkeypatch.setattr(threading, "_main_thread", "replaced")
-    assert threading.main_thread() == kept() == "replaced"  # type: ignore[comparison-overlap]
+    assert threading.main_thread() == kept() == "replaced"
     monkeypatch.setitem(originals.namespaces["threading"], "_main_thread", "as before")
-    assert kept() == "as before"  # type: ignore[comparison-overlap]
+    assert kept() == "as before"
     assert (kept.__name__, kept.__doc__) == ("main_thread", threading.main_thread.__doc__)
 
 

@@ -37,7 +37,7 @@ def run_by_uvloop(main: Coroutine) -> Any:
 
 
 def run_by_asyncio(main: Coroutine) -> Any:
-    return asyncio.run(main())  # type: ignore[arg-type]
+    return asyncio.run(main())
 
 
 @pytest.fixture(params=[run_by_asyncio, run_by_tornado, run_by_uvloop])
@@ -57,7 +57,7 @@ def test_a_coroutine_spawns_and_awaits(run_host: Any) -> None:
 
     async def main() -> list[int]:
         first, second = dhaga.spawn(add, 1, 2), dhaga.spawn(add, 3, 4)
-        return [await first, await second, await first, *await asyncio.gather(first, second)]  # type: ignore[call-overload]
+        return [await first, await second, await first, *await asyncio.gather(first, second)]
 
     assert run_host(main) == [3, 7, 3, 3, 7]
 
@@ -182,7 +182,7 @@ def test_a_dhaga_sees_no_loop_and_no_task_and_the_tasks_see_theirs(run_host: Any
         for n in range(20):
             await (asyncio.sleep(0) if n % 2 else dhaga.spawn(in_dhaga, wake))
             assert asyncio.current_task() is me
-            assert asyncio.get_running_loop() is me.get_loop()  # type: ignore[union-attr]
+            assert asyncio.get_running_loop() is me.get_loop()
             checks += 1
 
     async def main() -> None:

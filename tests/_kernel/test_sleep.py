@@ -32,7 +32,7 @@ def test_a_sleeper_that_is_woken_or_cancelled_leaves_no_timer() -> None:
 
 
 def test_sleep_says_what_is_no_number() -> None:
-    for call in (lambda: dhaga.sleep("1"), lambda: dhaga.spawn(dhaga.sleep, [1]).result()):  # type: ignore[arg-type]
+    for call in (lambda: dhaga.sleep("1"), lambda: dhaga.spawn(dhaga.sleep, [1]).result()):
         with virtual_clock(), pytest.raises(TypeError, match="sleep takes seconds, a number, and not"):
             call()
 

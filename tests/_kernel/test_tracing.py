@@ -70,7 +70,7 @@ print(len(lines), sorted(calls))
 run()
 print(len(lines), len(calls), sys.gettrace(), sys.getprofile())
 """
-    found = prints_by(form, code, tmp_path)  # type: ignore[arg-type]
+    found = prints_by(form, code, tmp_path)
     assert found == [f"9 {['call'] * 3 + ['return'] * 3}", "9 6 None None"]
 
 
@@ -106,7 +106,7 @@ for each in threads:
 print(sys.gettrace().__name__)
 sys.settrace(None)
 """
-    found = prints_by(form, code, tmp_path)  # type: ignore[arg-type]
+    found = prints_by(form, code, tmp_path)
     assert sorted(found) == sorted(["hook", "hook first", "None", "main"])
 
 
@@ -137,7 +137,7 @@ for begins in (None, lambda *_: None):
     print(len(lines), len(calls), sys.gettrace(), sys.getprofile())
     lines.clear(), calls.clear()
 """
-    found = prints_by(form, code, tmp_path)  # type: ignore[arg-type]
+    found = prints_by(form, code, tmp_path)
     assert found == ["6 4 None None", "6 4 None None"]
 
 

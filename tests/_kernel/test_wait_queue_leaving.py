@@ -201,7 +201,7 @@ def test_dropping_void_tickets_ends_whatever_wakers_take_meanwhile(count: int, t
     for nth in range(1, count + 3):
         queue = Raced(object, "x")
         queue.nth, queue.steps, queue.taken = nth, 0, taken
-        queue.extend([object()] for _ in range(count))  # type: ignore[list-item, misc]
+        queue.extend([object()] for _ in range(count))  # type: ignore[list-item]
         queue.drop_void()
         # The void ticket of the rotation is behind all that have not been turned yet; it may be one of those taken.
         lost = min(taken, count + 1) - (taken > count + 1 - nth) if nth <= count + 1 else 0
@@ -225,7 +225,7 @@ def test_a_queue_with_a_waiter_never_looks_empty_while_void_tickets_are_dropped(
     for tickets in ([[1]], [[1], []], [[], [1]], [[], [], [1], []]):
         queue = Watched(object, "x")
         queue.left = []
-        queue.extend(tickets)  # type: ignore[arg-type]
+        queue.extend(tickets)
         queue.drop_void()
         assert list(queue) == [[1]] and queue.left and 0 not in queue.left
 
@@ -287,7 +287,7 @@ def test_a_wake_that_comes_while_its_waiter_parks_anew_is_none() -> None:
         queue = WaitQueue(object, "lock.acquire")
         d = dhaga.spawn(dhaga.park, "x")
         settle()
-        d.wait_target = ParksAnew()  # type: ignore[assignment]
+        d.wait_target = ParksAnew()
         assert d.wake("too late") is False and d.parked == [d]
         assert d.wake_parked() and d.result() is None
 

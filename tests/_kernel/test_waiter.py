@@ -31,7 +31,7 @@ def test_park_returns_the_value_or_raises_the_error_of_its_wake() -> None:
         for kwargs, result in (({}, None), ({"value": 1}, 1), ({"error": (error := LookupError())}, error)):
             d = dhaga.spawn(parks)
             settle()
-            assert d.wake(**kwargs) is True  # type: ignore[arg-type]
+            assert d.wake(**kwargs) is True
             assert d.wake("too late") is d.wake(error=OSError("too late")) is False
             assert d.result() is result
             assert d.wake() is False

@@ -115,7 +115,7 @@ def test_the_tree_of_scopes_can_be_walked() -> None:
                 handle = same.spawn(child)
                 settle()
                 assert list(same._children) == [handle]
-                assert [scope.name for scope in handle.pending_errors.scopes] == ["inner"]  # type: ignore[attr-defined]
+                assert [scope.name for scope in handle.pending_errors.scopes] == ["inner"]
                 assert seen == [(same, handle)]
         assert same._parent is None and not same._children
 

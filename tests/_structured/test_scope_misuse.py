@@ -28,11 +28,11 @@ def test_what_cannot_be_spawned_is_refused_at_once() -> None:
         with Scope() as scope:
             for bad, text in ((3, "needs a function to call"), (coroutine_function, "is a coroutine function")):
                 with pytest.raises(TypeError, match=text):
-                    scope.spawn(bad)  # type: ignore[arg-type]
+                    scope.spawn(bad)
                 with pytest.raises(TypeError, match=text):
-                    race(lambda: 1, bad)  # type: ignore[arg-type]
+                    race(lambda: 1, bad)
             with pytest.raises(TypeError, match="priority"):
-                scope.spawn(works, priority=7)  # type: ignore[arg-type]
+                scope.spawn(works, priority=7)
             assert not scope._children
         with pytest.raises(ValueError, match="at least one"):
             race()
@@ -44,7 +44,7 @@ def test_timeouts_are_numbers_from_zero_on_or_none() -> None:
             with pytest.raises(ValueError, match="from 0 on"):
                 make(bad)
         with pytest.raises(TypeError, match="seconds or None"):
-            make("3")  # type: ignore[arg-type]
+            make("3")
     with virtual_clock():
         with pytest.raises(TimeoutError), Scope(0):
             dhaga.park("x")
@@ -152,7 +152,7 @@ def test_a_dhaga_of_another_scheduler_may_only_cancel() -> None:
 
 def test_a_child_that_waits_for_itself_is_told_so() -> None:
     def child() -> None:
-        dhaga.current().join()  # type: ignore[union-attr]
+        dhaga.current().join()
 
     def block() -> None:
         with Scope() as scope:

@@ -110,7 +110,7 @@ class Run:
         if error.scope is None:
             if dhaga.current() not in self.kicked:
                 self.problems.append("a cancel that nobody asked for")
-        elif error.scope not in context.open_blocks() or not error.scope.cancel_called:  # type: ignore[attr-defined]
+        elif error.scope not in context.open_blocks() or not error.scope.cancel_called:
             self.problems.append(f"a cancel of {error.scope}")
 
     def swallow(self, seconds: int, context: Context) -> None:

@@ -58,7 +58,7 @@ def test_a_token_is_not_waited_for_longer_than_the_timeout() -> None:
         limiter.release()
         for bad in ({"blocking": False, "timeout": 1}, {"timeout": math.nan}):
             with limiter, pytest.raises((ValueError, RuntimeError)):
-                limiter.acquire(**bad)  # type: ignore[arg-type]
+                limiter.acquire(**bad)
 
 
 def test_the_number_of_tokens_can_be_changed_while_callers_wait() -> None:

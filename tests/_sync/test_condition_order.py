@@ -118,7 +118,7 @@ def test_plain_threads_are_served_by_their_arrival_as_well(kind: type[Lock] | ty
     condition = service.conditions[0]
     threads = []
 
-    def start(target, *args) -> None:  # type: ignore[no-untyped-def]
+    def start(target, *args) -> None:
         threads.append(threading.Thread(target=target, args=args))
         threads[-1].start()
 
@@ -223,7 +223,7 @@ def test_thousands_are_placed_on_either_side_of_a_waiter() -> None:
             gone.cancel()
         settle()
         ticket: list[dhaga.Dhaga] = []
-        service.lock._waiters.insert_by_arrival(ticket, arrival)  # type: ignore[arg-type]
+        service.lock._waiters.insert_by_arrival(ticket, arrival)
         place = next(n for n, each in enumerate(service.lock._waiters) if each is ticket)
         before = sum(map(bool, list(service.lock._waiters)[:place]))
         service.lock.release()

@@ -27,7 +27,7 @@ def usual() -> Iterator[None]:
 
 
 def now() -> float:
-    return pytest.approx(sys.getswitchinterval())  # type: ignore[no-any-return]
+    return pytest.approx(sys.getswitchinterval())
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.kit.asyncio_places import (
 @pytest.fixture(params=[in_main_code, *PLACES])
 def call(request: pytest.FixtureRequest) -> Runner:
     """Calls a function where it may park: in main code, and in dhagas on each kind of loop."""
-    return request.param  # type: ignore[no-any-return]
+    return request.param
 
 
 @pytest.fixture(params=["eager", "by a task factory"])

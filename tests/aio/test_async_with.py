@@ -45,7 +45,7 @@ def test_enter_enters_and_leaves_in_one_task(call: Runner, factory: Any) -> None
             raise ValueError
         return [*trace, variable.get()]
 
-    original, asyncio.sleep = asyncio.sleep, lambda seconds: original(0)  # type: ignore[assignment]
+    original, asyncio.sleep = asyncio.sleep, lambda seconds: original(0)
     try:
         seen = contextvars.copy_context().run(call, fn)
     finally:
@@ -77,7 +77,7 @@ def test_a_cancel_that_is_pending_at_the_end_of_a_block_strikes_there() -> None:
 
     def works() -> None:
         with enter(Manager(trace)):
-            dhaga.current().cancel("late")  # type: ignore[union-attr]
+            dhaga.current().cancel("late")
 
     with virtual_clock():
         with pytest.raises(dhaga.Cancelled, match="late"):
@@ -285,13 +285,13 @@ def test_a_block_that_is_dropped_where_nobody_can_wait_is_left_all_the_same() ->
 
 def test_enter_and_aiter_refuse_what_is_not_theirs_and_close_it(recwarn: Any) -> None:
     with pytest.raises(TypeError, match="enter it with a plain with"):
-        enter(contextlib.suppress(ValueError))  # type: ignore[arg-type]
+        enter(contextlib.suppress(ValueError))
     with pytest.raises(TypeError, match="no __aenter__"):
-        enter(returns(1))  # type: ignore[arg-type]
+        enter(returns(1))
     with pytest.raises(TypeError, match="plain for"):
-        aiter_([1])  # type: ignore[arg-type]
+        aiter_([1])
     with pytest.raises(TypeError, match="no __aiter__"):
-        aiter_(returns(1))  # type: ignore[arg-type]
+        aiter_(returns(1))
     block = enter(Manager([]))
     with virtual_clock(), block:
         with pytest.raises(RuntimeError, match="already entered"):

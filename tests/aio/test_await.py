@@ -236,10 +236,7 @@ def test_priorities_count_for_the_first_step() -> None:
         trace.append(name)
 
     with virtual_clock():
-        dhagas = [
-            dhaga.spawn(lambda p=p: dhaga.await_(coroutine(p.name)), priority=p)  # type: ignore[misc]
-            for p in (dhaga.LOW, dhaga.HIGH)
-        ]
+        dhagas = [dhaga.spawn(lambda p=p: dhaga.await_(coroutine(p.name)), priority=p) for p in (dhaga.LOW, dhaga.HIGH)]
         for d in dhagas:
             d.join()
     assert trace == ["HIGH", "LOW"]
@@ -261,7 +258,7 @@ def test_parking_in_a_coroutine_names_the_ways_out(call: Runner, factory: Any) -
                     wrong()
                 seen.append(step)
             await asyncio.sleep(0)
-        return seen  # type: ignore[return-value]
+        return seen
 
     def fn() -> Any:
         factory()
@@ -318,7 +315,7 @@ def test_what_cannot_be_awaited_is_refused_with_what_to_do(bad: Any, hint: str) 
 
 
 def test_a_dhaga_cannot_await_itself() -> None:
-    d = dhaga.spawn(lambda: dhaga.await_(dhaga.current()))  # type: ignore[arg-type]
+    d = dhaga.spawn(lambda: dhaga.await_(dhaga.current()))
     with pytest.raises(RuntimeError, match="own end"):
         d.result()
 
@@ -327,7 +324,7 @@ def test_spawn_refuses_coroutine_functions_and_coroutines(recwarn: Any) -> None:
     with pytest.raises(TypeError, match="call await_ or run_in_dhaga"):
         dhaga.spawn(returns, 1)
     with pytest.raises(TypeError, match=r"in a dhaga call await_\("):
-        dhaga.spawn(returns(1))  # type: ignore[arg-type]
+        dhaga.spawn(returns(1))
     with pytest.raises(TypeError, match="call await_ or run_in_dhaga"):
         asyncio.run(run_in_dhaga(returns, 1))
     gc.collect()
@@ -356,7 +353,7 @@ def test_awaits_leave_no_cycles() -> None:
     def fn() -> None:
         for make in (lambda: returns(1, 0), lambda: returns(1), fails):
             with contextlib.suppress(ValueError):
-                dhaga.await_(make())  # type: ignore[no-untyped-call]
+                dhaga.await_(make())
 
     def tasks() -> list[Any]:
         return [each for each in gc.get_objects() if issubclass(type(each), asyncio.Task)]

@@ -93,7 +93,7 @@ def test_a_coroutine_that_swallows_its_cancel_has_its_value_returned_and_the_can
         try:
             dhaga.sleep(0)
         except dhaga.Cancelled as error:
-            return value, error.reason  # type: ignore[return-value]
+            return value, error.reason
         return value, "lost"
 
     with virtual_clock():
@@ -304,7 +304,7 @@ def test_a_cancel_before_the_first_step_leaves_nothing_behind(recwarn: Any) -> N
         d = dhaga.spawn(dhaga.await_, coroutine())
         dhaga.spawn(d.cancel)  # runs between the await and the first step, where that is made in its turn
         d.join()
-        ended = dhaga.spawn(lambda: [dhaga.current().cancel(), dhaga.await_(coroutine())])  # type: ignore[func-returns-value]
+        ended = dhaga.spawn(lambda: [dhaga.current().cancel(), dhaga.await_(coroutine())])
         with pytest.raises(dhaga.Cancelled):
             ended.result()
     del d, ended

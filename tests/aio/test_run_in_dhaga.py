@@ -85,7 +85,7 @@ def test_a_cancelled_run_in_dhaga_cancels_the_dhaga_and_waits_for_its_end(host: 
             async with asyncio.timeout(0.001):
                 await run_in_dhaga(works)
         assert trace == ["put away"] * 2
-        task = asyncio.ensure_future(run_in_dhaga(swallows))  # type: ignore[arg-type]
+        task = asyncio.ensure_future(run_in_dhaga(swallows))
         await asyncio.sleep(0.001)
         task.cancel("enough")
         assert await task == "value enough"
@@ -113,12 +113,12 @@ def test_run_in_dhaga_of_a_scheduler_in_another_thread(host: Runner) -> None:
 
 def test_a_dhaga_is_whatever_asyncio_takes_for_awaitable(host: Runner) -> None:
     async def main() -> list[Any]:
-        dhagas = [dhaga.spawn(lambda n=n: dhaga.sleep(0) or n) for n in range(4)]  # type: ignore[misc]
+        dhagas = [dhaga.spawn(lambda n=n: dhaga.sleep(0) or n) for n in range(4)]
         first = asyncio.ensure_future(dhagas[0])
         return [
             await first,
-            await asyncio.wait_for(dhagas[1], 10),  # type: ignore[arg-type]
-            *await asyncio.gather(*dhagas[2:]),  # type: ignore[call-overload]
+            await asyncio.wait_for(dhagas[1], 10),
+            *await asyncio.gather(*dhagas[2:]),
         ]
 
     assert host(main()) == [0, 1, 2, 3]
@@ -130,6 +130,6 @@ def test_doors_may_be_nested(host: Runner) -> None:
         return await run_in_dhaga(up, depth - 1) if depth else 0
 
     def up(depth: int) -> int:
-        return 1 + dhaga.await_(down(depth))  # type: ignore[no-any-return]
+        return 1 + dhaga.await_(down(depth))
 
     assert host(down(20)) == 20

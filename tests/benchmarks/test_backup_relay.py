@@ -100,7 +100,7 @@ def ends() -> tuple[Timeline, RelayConnection, RelayConnection]:
     near.meet(far)
     far.meet(near)
     for each in (near, far):
-        each.connection_made(Transport())  # type: ignore[arg-type]
+        each.connection_made(Transport())
     return timeline, near, far
 
 

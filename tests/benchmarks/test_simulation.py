@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 
 
 def results() -> dict[str, dict[str, object]]:
-    return json.loads((RESULTS / "simulation_published.json").read_text())["cases"]  # type: ignore[no-any-return]
+    return json.loads((RESULTS / "simulation_published.json").read_text())["cases"]
 
 
 def test_each_case_has_a_program_and_each_program_a_case() -> None:

@@ -48,7 +48,7 @@ LOOK = """
 
 @pytest.mark.parametrize("package", ["gevent", "eventlet"])
 def test_each_public_name_is_here_or_says_the_way(package: str) -> None:
-    said = dict(reversed(line.split()) for line in prints(LOOK.format(package=package)))  # type: ignore[misc]
+    said = dict(reversed(line.split()) for line in prints(LOOK.format(package=package)))
     missing = {name for name, kind in said.items() if kind == "MISSING"}
     assert {name for name in missing if name.rpartition(".")[0] not in LEFT_OUT} == set()
     assert len([name for name, kind in said.items() if kind == "here"]) > 400

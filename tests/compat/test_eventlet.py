@@ -72,7 +72,7 @@ def test_each_greenthread_has_attributes_of_its_own() -> None:
     def work(value: int) -> int:
         own.value = value
         eventlet.sleep(0)
-        return own.value  # type: ignore[no-any-return]
+        return own.value
 
     workers = [eventlet.spawn(work, number) for number in range(3)]
     assert [each.wait() for each in workers] == [0, 1, 2] and not hasattr(own, "value")

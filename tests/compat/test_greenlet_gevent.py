@@ -52,7 +52,7 @@ def test_a_subclass_has_run() -> None:
 
     assert Adder.spawn(1).get() == 2
     with pytest.raises(TypeError):
-        Greenlet(3)  # type: ignore[arg-type]
+        Greenlet(3)
 
 
 def test_spawn_later_starts_after_its_seconds(clock: Any) -> None:

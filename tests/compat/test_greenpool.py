@@ -94,7 +94,7 @@ def test_a_pool_grows_and_shrinks(clock: Any) -> None:
 
 def test_imap_keeps_the_order_and_is_not_far_ahead() -> None:
     taken: list[int] = []
-    endless = (taken.append(number) or number for number in itertools.count())  # type: ignore[func-returns-value]
+    endless = (taken.append(number) or number for number in itertools.count())
     results = eventlet.GreenPool(2).imap(late, itertools.islice(endless, 8))
     assert [next(results) for _ in range(2)] == [0, 1] and len(taken) <= 6
     assert list(results) == [2, 3, 4, 5, 6, 7] and list(results) == []
@@ -127,6 +127,6 @@ def test_a_pile_yields_in_the_order_of_its_spawns() -> None:
 
 def test_bad_sizes_are_refused() -> None:
     with pytest.raises(TypeError, match="int"):
-        eventlet.GreenPool("many")  # type: ignore[arg-type]
+        eventlet.GreenPool("many")
     with pytest.raises(ValueError, match="0 or more"):
         eventlet.GreenPool(-1)

@@ -12,7 +12,7 @@ from dhaga.testing import virtual_clock
 def test_a_pool_lends_what_it_makes_on_demand() -> None:
     with virtual_clock():
         made: list[int] = []
-        pool = pools.Pool(max_size=2, create=lambda: made.append(len(made)) or len(made))  # type: ignore[func-returns-value]
+        pool = pools.Pool(max_size=2, create=lambda: made.append(len(made)) or len(made))
         with pool.item() as one, pool.item() as two:
             assert (one, two, pool.free()) == (1, 2, 0)
             waiter = eventlet.spawn(pool.get)

@@ -162,7 +162,7 @@ def test_a_peeker_that_leaves_hinders_no_one(clock: Any) -> None:
     with pytest.raises(Empty):
         queue.peek(timeout=1)
     with pytest.raises(gevent.Timeout):
-        queue.peek(timeout=gevent.Timeout(1))  # type: ignore[arg-type]
+        queue.peek(timeout=gevent.Timeout(1))
     getter = gevent.spawn(queue.get)
     gevent.sleep(1)
     queue.put(1)

@@ -59,7 +59,7 @@ def test_a_wait_for_a_permit_has_an_end() -> None:
     assert not semaphore.acquire(timeout=1) and not semaphore.acquire(blocking=False) and semaphore.balance == 0
     for wrong in ({"timeout": -2.0}, {"blocking": False, "timeout": 1.0}):
         with pytest.raises(ValueError, match="timeout"):
-            semaphore.acquire(**wrong)  # type: ignore[arg-type]
+            semaphore.acquire(**wrong)
     with eventlet.Timeout(0, False):
         eventlet.sleep(0)
     with pytest.raises(eventlet.Timeout), eventlet.Timeout(1):
@@ -83,7 +83,7 @@ def test_bad_values_are_refused() -> None:
         with pytest.raises(ValueError, match=r"value|count|positive"):
             make()
     with pytest.raises(TypeError, match="int"):
-        Semaphore("many")  # type: ignore[arg-type]
+        Semaphore("many")
 
 
 def test_one_release_too_many() -> None:

@@ -52,7 +52,7 @@ def ask(address: tuple[str, int], path: str = "/", body: bytes = b"", **headers:
         finally:
             connection.close()
 
-    return tpool.execute(call)  # type: ignore[no-any-return]
+    return tpool.execute(call)
 
 
 @pytest.fixture(autouse=True)

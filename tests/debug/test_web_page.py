@@ -218,7 +218,7 @@ def test_a_client_that_waits_for_its_answer_is_not_put_off_by_others(
 @pytest.mark.parametrize("arguments", [{"host": "example.com"}, {"token": ""}, {"token": "short"}, {"token": "ä" * 10}])
 def test_bad_arguments_are_refused(arguments: dict[str, str]) -> None:
     with pytest.raises(ValueError):
-        serve(**arguments)  # type: ignore[arg-type]
+        serve(**arguments)
 
 
 def test_a_port_that_is_taken_is_an_error(served: Page) -> None:

@@ -116,7 +116,7 @@ class User:
 
 def program() -> None:
     network, committed = current().network, dict[str, list[Entry]]()
-    server.Catalogue = lambda path, unit: Catalogue(committed)  # type: ignore[assignment, misc]
+    server.Catalogue = lambda path, unit: Catalogue(committed)
     vault, home = network.host("vault"), network.host("home")
     user = User(home.disk.path)
     vault.start(serve, vault.disk.path / "store")

@@ -71,7 +71,7 @@ def test_two_tasks_for_one_source_at_the_same_time_leave_one_snapshot(service: S
                 begun.wait(30)
             return answer
 
-        working.call = together  # type: ignore[method-assign]
+        working.call = together
         Slow(working).run(source, "run-x", report)
         working.close()
 

@@ -75,7 +75,7 @@ class Site:
 
     @property
     def port(self) -> int:
-        return self.server.address[1]  # type: ignore[no-any-return]
+        return self.server.address[1]
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"{self.scheme}://{host}:{self.port}{path}"

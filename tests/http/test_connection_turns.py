@@ -76,7 +76,7 @@ def test_a_client_that_leaves_the_queue_costs_the_app_nothing() -> None:
 @pytest.mark.logs
 def test_an_app_that_fails_or_takes_the_connection_over_gives_its_turn_back() -> None:
     app = Gated()
-    app.gates[0] = None  # type: ignore[call-overload]
+    app.gates[0] = None
     with serving(app, concurrency=1) as server, ExitStack() as stack:
         failed, _, next_one = asking(stack, server, "/0", "/1?upgrade", "/2")
         assert Answer(to_the_end(failed)).status == "500 Internal Server Error" and app.came == ["/0", "/1", "/2"]

@@ -32,7 +32,7 @@ def scheduler() -> None:
 class Fixed(Resolver):
     """Finds always the same addresses."""
 
-    def initialize(self, *addresses: Any) -> None:  # type: ignore[override]
+    def initialize(self, *addresses: Any) -> None:
         self.addresses = addresses
 
     async def resolve(self, *_: Any) -> list[tuple[int, Any]]:
@@ -154,5 +154,5 @@ async def stopped_after(turns: int, address: Any, context: Any) -> str:
 def test_numbers_are_looked_up_at_once() -> None:
     query = DialerResolver().resolve("127.0.0.1", 80)
     with pytest.raises(StopIteration) as done:
-        query.send(None)  # type: ignore[attr-defined]
+        query.send(None)
     assert done.value.value == [(FOUR, ("127.0.0.1", 80))]

@@ -29,9 +29,9 @@ def test_a_limit_is_above_zero(name: str, value: int) -> None:
 def test_only_heads_need_a_bound(name: str) -> None:
     if name in NUMBERS:
         with pytest.raises(ValueError, match=f"{name} must be a number"):
-            Limits(**{name: None})  # type: ignore[arg-type]
+            Limits(**{name: None})
     else:
-        assert getattr(Limits(**{name: None}), name) is None  # type: ignore[arg-type]
+        assert getattr(Limits(**{name: None}), name) is None
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class Counted(bytes):
 
     scanned = 0
 
-    def find(self, *args: Any) -> int:  # type: ignore[override]
+    def find(self, *args: Any) -> int:
         found = super().find(*args)
         begin, end = args[1] if len(args) > 1 else 0, args[2] if len(args) > 2 else len(self)
         Counted.scanned += max(0, (end if found < 0 else found + len(args[0])) - begin)

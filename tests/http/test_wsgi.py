@@ -27,13 +27,13 @@ from tests.http.wire import (
 
 def test_bad_options_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match="WSGI app"):
-        Server(None)  # type: ignore[arg-type]
+        Server(None)
     with pytest.raises(TypeError, match="access log"):
         Server(hello, access_log=3)
     with pytest.raises(ValueError, match="idle_timeout"):
         Limits(idle_timeout=0)
     with pytest.raises(ValueError, match="head must be a number"):
-        Limits(head=None)  # type: ignore[arg-type]
+        Limits(head=None)
 
 
 def test_two_servers_in_two_os_threads_serve_at_once() -> None:

@@ -250,7 +250,7 @@ def test_the_programs_own_classes_of_connections_and_cursors_are_asked(url: str)
 
     asked: list[str] = []
 
-    class Own(extensions.connection):  # type: ignore[misc, name-defined]
+    class Own(extensions.connection):  # type: ignore[name-defined]
         def commit(self) -> None:
             asked.append("commit")
             super().commit()

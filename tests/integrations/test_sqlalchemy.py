@@ -306,10 +306,10 @@ def test_a_recreated_pool_has_the_same_size_and_order(installed: None) -> None:
 
 
 def test_a_class_with_a_queue_of_its_own_keeps_it(installed: None) -> None:
-    class Own(standard.Queue):  # type: ignore[misc, name-defined]
+    class Own(standard.Queue):  # type: ignore[name-defined]
         pass
 
-    class OwnPool(pool_classes.QueuePool):  # type: ignore[misc, name-defined]
+    class OwnPool(pool_classes.QueuePool):  # type: ignore[name-defined]
         _queue_class = Own
 
     assert type(OwnPool(Connection)._pool) is Own
@@ -317,7 +317,7 @@ def test_a_class_with_a_queue_of_its_own_keeps_it(installed: None) -> None:
 
 
 def test_a_replacement_by_the_program_stays(installed: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Own(standard.Queue):  # type: ignore[misc, name-defined]
+    class Own(standard.Queue):  # type: ignore[name-defined]
         pass
 
     monkeypatch.setattr(pool_classes.QueuePool, "_queue_class", Own)

@@ -25,7 +25,7 @@ from dhaga.integrations.zmq._poll import standard_poll  # noqa: E402
 TRANSPORTS = ("tcp", "inproc", "ipc")
 
 
-class Context(zmq.Context):  # type: ignore[misc, name-defined]
+class Context(zmq.Context):  # type: ignore[name-defined]
     """A context whose sockets live until it is destroyed."""
 
     def socket(self, *args: Any, **options: Any) -> Any:
@@ -83,7 +83,7 @@ def test_requests_wait_side_by_side(context: Any, transport: str, tmp_path: Path
     def request(n: int) -> bytes:
         with connected(context, zmq.REQ, address) as sock:
             sock.send_json({"n": n})
-            return sock.recv()  # type: ignore[no-any-return]
+            return sock.recv()
 
     def answer() -> None:
         # The first answer is sent when all requests have come, so that all clients wait at once.
@@ -248,7 +248,7 @@ def test_whatever_looks_wakes_the_waiters_of_the_socket(context: Any, look: str)
             "connect": lambda: one.connect("inproc://nowhere"),
             "noblock": lambda: one.send(b"", zmq.NOBLOCK),
         }[look]()
-        return d.result(PATIENCE)  # type: ignore[no-any-return]
+        return d.result(PATIENCE)
 
     assert in_dhaga(fn) == b"message"
 
@@ -459,7 +459,7 @@ def test_what_comes_while_a_poll_looks_for_other_waiters_is_not_lost(
             return found
 
         monkeypatch.setattr(_poll, "standard_poll", poll_and_send)
-        return one.poll()  # type: ignore[no-any-return]
+        return one.poll()
 
     assert in_dhaga(fn) == zmq.POLLIN
     assert calls == 3
@@ -482,7 +482,7 @@ def test_a_proxy_forwards_both_ways_and_to_its_capture(context: Any) -> None:
         def request(n: int) -> bytes:
             with connected(context, zmq.REQ, front) as sock:
                 sock.send(b"%d" % n)
-                return sock.recv()  # type: ignore[no-any-return]
+                return sock.recv()
 
         helpers = [dhaga.spawn(zmq.proxy, frontend, backend, capture), *(dhaga.spawn(work) for _ in range(3))]
         clients = [dhaga.spawn(request, n) for n in range(20)]
@@ -595,7 +595,7 @@ def test_the_asynchronous_sockets_stay_as_they_are(context: Any) -> None:
             two.connect("inproc://asynchronous")
             with one, two:
                 await two.send(b"message")
-                return await one.recv_multipart()  # type: ignore[no-any-return]
+                return await one.recv_multipart()
 
     assert asyncio.run(main()) == [b"message"]
 

@@ -104,7 +104,7 @@ def check_units(text: str) -> None:
 def check_unit(name: str, text: str) -> None:
     """Check the fields that ``systemd-analyze`` does not require, and the command of a service."""
     unit = ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.optionxform = str
     unit.read_string(text)
     assert unit.has_option("Install", "WantedBy"), f"{name}: systemctl enable needs WantedBy in [Install]"
     if unit.has_section("Service"):

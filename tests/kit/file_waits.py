@@ -79,7 +79,7 @@ def functions_of_files() -> Iterator[str]:
 def parameters(function: object) -> set[str]:
     """Return the names of a function's parameters, as far as its signature shows them."""
     try:
-        return set(inspect.signature(function).parameters)  # type: ignore[arg-type]
+        return set(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return set()
 

@@ -141,7 +141,7 @@ def template(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
-        return "".join(each.value if isinstance(each, ast.Constant) else "…" for each in node.values)  # type: ignore[misc]
+        return "".join(each.value if isinstance(each, ast.Constant) else "…" for each in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return (template(node.left) or "…") + (template(node.right) or "…")
     return None

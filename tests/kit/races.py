@@ -114,7 +114,7 @@ def dining() -> None:
             with forks[(place + 1) % 3]:
                 pass
 
-    run_threads(*(lambda place=place: dine(place) for place in range(3)))  # type: ignore[misc]
+    run_threads(*(lambda place=place: dine(place) for place in range(3)))
 
 
 @race

@@ -135,7 +135,7 @@ def forked(draw: random.Random) -> str:
             os._exit(4)
         os.close(writer)
         with os.fdopen(reader, "rb", 0) as file:
-            came = len(file.readall())  # type: ignore[attr-defined]
+            came = len(file.readall())
         outcome = f"{came} came, {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}"
 
     if where == "main":

@@ -435,7 +435,7 @@ def main() -> None:
     cases: dict[str, Callable[[], Any]] = {}
     for group in GROUPS:
         with contextlib.suppress(ImportError):
-            cases |= {name: lambda call=call: within(call) for name, call in group() if wanted in name}  # type: ignore[misc]
+            cases |= {name: lambda call=call: within(call) for name, call in group() if wanted in name}
     in_turn("limit", cases)
     report()
 

@@ -151,7 +151,7 @@ def reentrant_lock() -> None:
                 time.sleep(0)
                 order.append(number)
 
-    run_threads(*[lambda number=number: nest(number) for number in range(4)])  # type: ignore[misc]
+    run_threads(*[lambda number=number: nest(number) for number in range(4)])
     assert all(first == second for first, second in zip(order[::2], order[1::2], strict=True))
 
 
@@ -276,7 +276,7 @@ def scope_of_dhagas() -> None:
     done: list[int] = []
     with dhaga.Scope() as scope:
         for number in range(4):
-            scope.spawn(lambda number=number: (dhaga.sleep(random.random()), done.append(number)))  # type: ignore[misc]
+            scope.spawn(lambda number=number: (dhaga.sleep(random.random()), done.append(number)))
     assert sorted(done) == [0, 1, 2, 3]
 
 
@@ -452,7 +452,7 @@ def dining_in_order() -> None:
                 meals[seat] += 1
                 time.sleep(0)
 
-    run_threads(*[lambda seat=seat: dine(seat) for seat in range(4)])  # type: ignore[misc]
+    run_threads(*[lambda seat=seat: dine(seat) for seat in range(4)])
     assert sum(meals.values()) == 12
 
 

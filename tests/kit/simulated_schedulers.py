@@ -45,14 +45,14 @@ class ThreadScheduler(Scheduler):
         return isinstance(self.mode, ThreadMode) and not self.mode.ended
 
     @property
-    def thread_ident(self) -> int:  # type: ignore[override]
+    def thread_ident(self) -> int:
         """The ident of the simulated thread: the caller's ident if the caller runs there; 0 without a thread."""
         if not self.has_thread:
             return 0
         return originals.get_ident() if scheduler_of_caller() is self else id(self)
 
     @property
-    def asleep(self) -> bool:  # type: ignore[override]
+    def asleep(self) -> bool:
         """Whether the simulated thread has nothing to run."""
         if not self.has_thread or self.simulated.asleep:
             return True
@@ -146,4 +146,4 @@ class SimulatedThread:
 
 def simulate_schedulers() -> None:
     """Simulate the threads of all schedulers from now on, also in pools. From: a process for one test."""
-    dhaga.Scheduler = pool.Scheduler = ThreadScheduler  # type: ignore[attr-defined, misc]
+    dhaga.Scheduler = pool.Scheduler = ThreadScheduler

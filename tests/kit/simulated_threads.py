@@ -73,7 +73,7 @@ def replaced_but_reprs() -> Iterator[None]:
     reprs = {kind: kind.__repr__ for kind in PATCHED_REPRS}
     with replaced():
         for kind, function in reprs.items():
-            kind.__repr__ = function  # type: ignore[method-assign]
+            kind.__repr__ = function
         yield
 
 
@@ -84,7 +84,7 @@ class ProgramWithSharedCode(Program):
         return file in SHARED_FILES or super().decide(file)
 
 
-class ThreadPoints(NewPoints):  # type: ignore[misc]
+class ThreadPoints(NewPoints):
     """Points at which an OS thread could be switched, also between the two halves of a park or of an end."""
 
     def may_preempt(self, me: Any, frame: FrameType) -> bool:

@@ -447,7 +447,7 @@ def queue_put_full(world: World) -> tuple[Callable[[], object], Check]:
         while 3 not in got:
             before = len(got)
             world.spawn(lambda: got.append(items.get()))
-            world.until(lambda n=before: len(got) > n, f"{items!r} gives no items")  # type: ignore[misc]
+            world.until(lambda n=before: len(got) > n, f"{items!r} gives no items")
         assert got in ([1, 2, 3], [1, 3]), got
 
     return lambda: items.put(2), check

@@ -31,7 +31,7 @@ def write(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[W
 def test_the_block_imports_a_private_copy_and_leaves_the_public_one(write: Write) -> None:
     write(try_one="import socket, threading, time")
     with patched_imports("try_one") as world:
-        import try_one  # type: ignore[import-not-found]
+        import try_one
     copy = try_one
     assert "try_one" not in sys.modules and repr(world) == "<PrivateModules of try_one, 6 modules of its own>"
     import try_one
@@ -83,7 +83,7 @@ def test_blocks_nest_and_the_innermost_that_names_a_package_has_it(write: Write)
     with patched_imports("try_one", "try_two") as outer:
         with patched_imports("try_two") as inner:
             import try_one
-            import try_two  # type: ignore[import-not-found]
+            import try_two
     assert outer.modules["try_one"] is try_one and inner.modules["try_two"] is try_two
     assert "try_two" not in outer.modules
 
@@ -92,7 +92,7 @@ def test_a_public_module_imported_in_the_block_gets_public_ones(write: Write) ->
     write(try_one="", try_user="import try_one")
     with patched_imports("try_one"):
         import try_one
-        import try_user  # type: ignore[import-not-found]
+        import try_user
     assert try_user.try_one is sys.modules["try_one"] is not try_one
 
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_found_is_not_found(write: Write) -> None:
     write({"try_one": "", "try_bad": "import try_missing", "try_package/__init__": "from . import nowhere"})
     world = patched_imports("try_missing", "try_one")
     with world, pytest.raises(ModuleNotFoundError, match="No module named 'try_missing'") as caught:
-        import try_missing  # type: ignore[import-not-found] # noqa: F401
+        import try_missing  # noqa: F401
     assert caught.value.name == "try_missing"
     for name, text in {
         "try_bad": "No module named 'try_missing'",
@@ -197,7 +197,7 @@ def test_nothing_is_left_of_a_package_that_fails(write: Write) -> None:
     )
     world = patched_imports("try_package")
     with world, pytest.raises(ValueError):
-        import try_package  # type: ignore[import-not-found]
+        import try_package
     assert not [name for name in world.modules if name.startswith("try_package")]
     world.modules["try_one"].fails = False  # type: ignore[attr-defined]
     with world:

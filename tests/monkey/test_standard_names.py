@@ -114,7 +114,7 @@ def differences() -> dict[str, tuple[list[str], list[str]]]:
     print(json.dumps(of))
     """
     )
-    return json.loads(prints(program)[-1])  # type: ignore[no-any-return]
+    return json.loads(prints(program)[-1])
 
 
 def test_a_patched_object_lacks_only_the_names_of_the_table() -> None:

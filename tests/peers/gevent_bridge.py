@@ -60,7 +60,7 @@ def main() -> None:
     stand_in("gevent._fileobjectcommon", OpenDescriptor=files.FileObjectBlock, WriteallMixin=None)
     stand_in("gevent._fileobjectposix", GreenOpenDescriptor=files.FileObjectPosix)
     # What tests look at before they begin with what is public.
-    locks.RLock._block = locks.Semaphore()  # type: ignore[attr-defined]
+    locks.RLock._block = locks.Semaphore()
     # What tests replace, so that select() has no short cut past the poller.
     vars(selects)["_original_select"] = None
     vars(hub)["set_default_hub_class"] = lambda kind: None

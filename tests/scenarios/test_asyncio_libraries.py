@@ -253,7 +253,7 @@ def test_aiohttps_own_timeouts_are_raised_in_the_dhaga(call: Any) -> None:
 # ---- SQLAlchemy
 
 
-class Model(orm.DeclarativeBase):  # type: ignore[misc, name-defined]
+class Model(orm.DeclarativeBase):  # type: ignore[name-defined]
     pass
 
 

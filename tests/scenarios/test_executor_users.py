@@ -38,7 +38,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
     def run(main: Callable[[], Awaitable[Any]]) -> Any:
         with asyncio.Runner(loop_factory=request.param) as runner:
-            return runner.run(main())  # type: ignore[arg-type]
+            return runner.run(main())
 
     return run
 

@@ -59,7 +59,7 @@ def test_a_coroutine_sees_its_loop_before_and_after_laps(place: Place) -> None:
                 seen.append(asyncio.get_running_loop() is loop)
             return seen
 
-        return dhaga.await_(coroutine())  # type: ignore[no-any-return]
+        return dhaga.await_(coroutine())
 
     assert place(works) == [True] * 4
 
@@ -288,7 +288,7 @@ def test_servers_are_entered_by_async_with_in_coroutines() -> None:
 
     def fetch(url: str) -> bytes:
         with urllib.request.urlopen(url) as page:
-            return page.read()  # type: ignore[no-any-return]
+            return page.read()
 
     async def main() -> bytes:
         server = Server(app)
@@ -307,10 +307,10 @@ def test_asyncio_wait_takes_a_dhaga_as_a_future_and_says_so() -> None:
     async def main() -> list[int]:
         dhagas = [dhaga.spawn(lambda number=number: number) for number in range(2)]
         with pytest.raises(AttributeError, match=r"asyncio\.ensure_future\(dhaga\)"):
-            await asyncio.wait(dhagas)  # type: ignore[type-var]
+            await asyncio.wait(dhagas)
         done, _ = await asyncio.wait([asyncio.ensure_future(each) for each in dhagas])
         with pytest.raises(TypeError, match="a coroutine was expected"):
-            await asyncio.create_task(dhagas[0])  # type: ignore[arg-type]
+            await asyncio.create_task(dhagas[0])
         return sorted(task.result() for task in done)
 
     assert asyncio.run(main()) == [0, 1]

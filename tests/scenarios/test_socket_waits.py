@@ -298,7 +298,7 @@ def test_timeouts_are_kept_as_the_standard_keeps_them() -> None:
         assert (sock.gettimeout(), sock.getblocking()) == (None, True)
         for wrong, error in ((-1, ValueError), ("1", TypeError), (float("nan"), ValueError), (1e300, OverflowError)):
             with pytest.raises(error):
-                sock.settimeout(wrong)  # type: ignore[arg-type]
+                sock.settimeout(wrong)
         assert sock.gettimeout() is None
     socket.setdefaulttimeout(7)
     try:
@@ -324,7 +324,7 @@ def test_a_cancel_ends_the_wait_and_loses_nothing(case: Case, stack: ExitStack) 
             with pytest.raises((dhaga.Cancelled, TimeoutError)):
                 d.result()
             for channel in wait.sock.watchers_.values():
-                assert not channel.readers and not channel.writers  # type: ignore[union-attr]
+                assert not channel.readers and not channel.writers
         d = parked(wait)
         wait.release()
         assert d.result() == wait.outcome

@@ -218,7 +218,7 @@ def test_a_stop_lets_the_requests_finish_that_a_reload_has_left(tmp_path: pathli
 
 def test_with_reuse_port_each_worker_listens_at_each_port_and_unix_sockets_are_shared(tmp_path: pathlib.Path) -> None:
     master = Master(
-        lambda: TCPServer,  # type: ignore[arg-type, return-value]
+        lambda: TCPServer,
         [("127.0.0.1", 0), tmp_path / "socket"],
         workers=3,
         reuse_port=True,
@@ -233,7 +233,7 @@ def test_with_reuse_port_each_worker_listens_at_each_port_and_unix_sockets_are_s
 def test_a_master_runs_while_there_are_no_dhagas() -> None:
     alive = dhaga.spawn(dhaga.sleep, 1000)
     with pytest.raises(RuntimeError, match="while this process has no dhagas"):
-        Master(lambda: TCPServer, ("127.0.0.1", 0)).run()  # type: ignore[arg-type, return-value]
+        Master(lambda: TCPServer, ("127.0.0.1", 0)).run()
     alive.cancel()
     dhaga.sleep(0)
 
@@ -241,7 +241,7 @@ def test_a_master_runs_while_there_are_no_dhagas() -> None:
 @pytest.mark.parametrize("options", [{"workers": 0}, {"threads": 0}])
 def test_a_master_needs_workers_and_threads(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="one or more"):
-        Master(lambda: TCPServer, ("127.0.0.1", 0), **options)  # type: ignore[arg-type, return-value]
+        Master(lambda: TCPServer, ("127.0.0.1", 0), **options)
 
 
 # ---- deadlines, by a clock that stands still
@@ -266,7 +266,7 @@ class Hour:
         monkeypatch.setattr(_prefork, "originals", SimpleNamespace(monotonic=lambda: self.now))
         self.pipe, pipe = socket.socketpair()
         self.worker = Told(pipe)
-        self.master = Master(lambda: TCPServer, ("127.0.0.1", 0), grace=grace)  # type: ignore[arg-type, return-value]
+        self.master = Master(lambda: TCPServer, ("127.0.0.1", 0), grace=grace)
         self.master.workers = {-1: self.worker}
         self.master.drain()
 

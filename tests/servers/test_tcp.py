@@ -100,11 +100,11 @@ def test_a_system_exit_of_a_handler_ends_the_program() -> None:
 @pytest.mark.parametrize(
     ("bad", "error"),
     [
-        (lambda: TCPServer(None), TypeError),  # type: ignore[arg-type]
+        (lambda: TCPServer(None), TypeError),
         (lambda: TCPServer(asyncio.sleep), TypeError),
         (lambda: TCPServer(echo, max_connections=0), ValueError),
         (lambda: TCPServer(echo, handshake_timeout=-1), ValueError),
-        (lambda: TCPServer(echo, 8000).start(), TypeError),  # type: ignore[arg-type]
+        (lambda: TCPServer(echo, 8000).start(), TypeError),
         (lambda: TCPServer(echo, standard.socket()).start(), ValueError),
         (lambda: TCPServer(echo).address, RuntimeError),
         (lambda: TCPServer(echo, ("192.0.2.1", 0)).start(), OSError),

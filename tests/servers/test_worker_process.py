@@ -252,7 +252,7 @@ def test_a_drained_worker_that_hangs_is_killed_even_if_its_master_is_dead(
         return left
 
     monkeypatch.setattr(signal, "alarm", set_alarm)
-    service = Worker(lambda: TCPServer, [], threads=1, grace=30)  # type: ignore[arg-type, return-value]
+    service = Worker(lambda: TCPServer, [], threads=1, grace=30)
     master, pipe = dhaga.socket.socketpair()
     with master, pipe:
         service.begin_exit(pipe)

@@ -53,4 +53,4 @@ def test_polls_before_a_simulation_change_no_yield_in_it(polls: int) -> None:
 
 def test_a_bad_seed_is_an_error() -> None:
     with pytest.raises(TypeError, match="a seed is a whole number"):
-        check_determinism(lost_update, "1")  # type: ignore[arg-type]
+        check_determinism(lost_update, "1")

@@ -23,7 +23,7 @@ def replaced_once() -> Iterator[None]:
 
 def order_of(seed: int, **arguments: object) -> list[str]:
     ran: list[str] = []
-    with Simulation(seed, preempt=None, **arguments):  # type: ignore[arg-type]
+    with Simulation(seed, preempt=None, **arguments):
         for name in "abc":
             dhaga.spawn(ran.append, name, name=name)
     return ran

@@ -149,4 +149,4 @@ def test_a_cancel_and_a_timeout_stay_pending_while_a_thread_stands_still() -> No
 @pytest.mark.parametrize("value", [-1, "1", True, None])
 def test_stalls_are_a_number_of_seconds(value: object) -> None:
     with pytest.raises(ValueError, match="stalls is a number of seconds from 0"):
-        Simulation(1, stalls=value)  # type: ignore[arg-type]
+        Simulation(1, stalls=value)

@@ -129,7 +129,7 @@ def test_a_strategy_of_another_type_is_an_error() -> None:
     with pytest.raises(
         TypeError, match=r"a strategy is an object of dhaga.simulation, or a name such as pct:3, and not 3"
     ):
-        strategy_of(3)  # type: ignore[arg-type]
+        strategy_of(3)
 
 
 def test_an_exhaustive_strategy_has_no_chooser_for_a_seed() -> None:

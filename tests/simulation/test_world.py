@@ -242,7 +242,7 @@ def sleep_for_ever() -> None:
     ],
 )
 def test_a_run_that_does_not_end_fails(program: Callable[[], None], limits: dict[str, int], text: str) -> None:
-    with pytest.raises(LimitReached, match=text), Simulation(0, **limits):  # type: ignore[arg-type]
+    with pytest.raises(LimitReached, match=text), Simulation(0, **limits):
         program()
 
 
@@ -331,7 +331,7 @@ def test_a_ctrl_c_while_the_block_waits_for_its_threads_is_raised() -> None:
 )
 def test_bad_input_is_an_error_at_the_call(arguments: dict[str, object], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
-        Simulation(**arguments)  # type: ignore[arg-type]
+        Simulation(**arguments)
 
 
 def test_simulations_are_not_nested() -> None:

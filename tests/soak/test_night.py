@@ -152,8 +152,8 @@ def test_a_503_is_an_answer_only_while_its_service_may_be_away() -> None:
     relay = Relay("redis://127.0.0.1:1/0", "redis")
     ledger = Ledger()
     client = Client(("127.0.0.1", 1), {"redis": relay, "postgres": relay}, ledger, "1")
-    client.request = lambda method, path, body=None: (503, b"away")  # type: ignore[method-assign]
-    client.choose.choice = lambda views: "redis"  # type: ignore[method-assign, assignment]
+    client.request = lambda method, path, body=None: (503, b"away")
+    client.choose.choice = lambda views: "redis"
     relay.outages.append((0.0, float("inf")))
     client.ask_for_digest()
     assert not ledger.failures

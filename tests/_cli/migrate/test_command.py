@@ -28,7 +28,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 
 
 def report(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, object]:
-    return json.loads(run(capsys, "--json", *arguments)[1])  # type: ignore[no-any-return]
+    return json.loads(run(capsys, "--json", *arguments)[1])
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def changed_import(source: str, dropped: tuple[int, ...] = (), swapped: str = ""
     ],
 )  # fmt: skip
 def test_an_import_changes_in_its_place(before: str, options: dict[str, object], after: str) -> None:
-    assert changed_import(before, **options) == after  # type: ignore[arg-type]
+    assert changed_import(before, **options) == after
 
 
 def test_many_names_that_stay_are_put_on_lines_of_their_own() -> None:

@@ -44,7 +44,7 @@ class Gate:
         self.rope.close()
         self.thread.join()
         for key in list(self.selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
+            key.fileobj.close()
         self.selector.close()
 
     # ---- for the test

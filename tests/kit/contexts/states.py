@@ -59,7 +59,7 @@ def opentelemetry_context() -> State:
 
     return State(
         lambda user: context.attach(context.set_value("user", user)),
-        lambda: context.get_value("user"),  # type: ignore[return-value]
+        lambda: context.get_value("user"),
     )
 
 

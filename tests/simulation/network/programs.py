@@ -61,7 +61,7 @@ def socket_server() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
         def client() -> None:
-            with socket.create_connection(server.server_address) as sock, sock.makefile("rwb") as file:  # type: ignore[arg-type]
+            with socket.create_connection(server.server_address) as sock, sock.makefile("rwb") as file:
                 for word in (b"one\n", b"two\n"):
                     file.write(word)
                     file.flush()
@@ -190,7 +190,7 @@ def redis_client() -> None:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), FakeRedis) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        client = redis.Redis(port=server.server_address[1], protocol=2)  # type: ignore[arg-type]
+        client = redis.Redis(port=server.server_address[1], protocol=2)
 
         def count() -> None:
             for _ in range(3):
@@ -241,7 +241,7 @@ def mysql_client() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
         def ask() -> None:
-            connection = pymysql.connect(host="127.0.0.1", port=server.server_address[1], user="me")  # type: ignore[arg-type]
+            connection = pymysql.connect(host="127.0.0.1", port=server.server_address[1], user="me")
             with connection, connection.cursor() as cursor:
                 for number in range(1, 4):
                     cursor.execute("SELECT number")

@@ -62,7 +62,7 @@ class Relay:
         return any(end + AFTERMATH >= since for _, end in self.outages)
 
     def _run(self, main: object) -> None:
-        asyncio.run_coroutine_threadsafe(main, self.loop).result(60)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(main, self.loop).result(60)
 
     async def _listen(self) -> None:
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
