@@ -22,6 +22,7 @@ from ._real_threads import is_real, prepare
 __all__ = ["HOOKED", "add_hooks", "remove_hooks"]
 
 HOOKED = {
+    "amqp.abstract_channel": "dhaga.integrations._amqp",
     "celery.concurrency": "dhaga.integrations._short_names",
     "ctypes": "dhaga.integrations.ctypes",
     "curl_cffi.curl": "dhaga.integrations.curl_cffi",
