@@ -42,6 +42,7 @@ HOOKED = {
     "sqlalchemy.pool.impl": "dhaga.integrations.sqlalchemy",
     "sqlite3": "dhaga.integrations.sqlite3",
     "multiprocessing.synchronize": "dhaga.monkey._standard_bases",
+    "mysql.connector.network": "dhaga.integrations._mysql_connector",
     "MySQLdb.connections": "dhaga.integrations.mysqlclient",
     "OpenSSL": "dhaga.integrations.pyopenssl",
     "pymysql.connections": "dhaga.integrations._pymysql",
