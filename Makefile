@@ -256,7 +256,8 @@ NOT_ON_WINDOWS := --ignore=tests/_structured/test_scope_process.py $(addprefix -
     the_timeout_bounds_the_wait_for_ones_turn_to_write with_timeout_0_it_raises_what_it_lacks closing_wakes_readers_and_writers \
     a_write_repeated_after_a_timeout_is_sent_once unwrap_finishes_what_was_broken_off))
 WINDOWS_PROCESSES := tests/scenarios/test_portable.py tests/servers/test_one_process.py
-ON_WINE = cd $(CURDIR)/.venv-windows/checkout && $(CURDIR)/.ci/on-wine $(WINDOWS)/python -m pytest -q -p no:cacheprovider -p _dhaga_pytest
+ON_WINE = cd $(CURDIR)/.venv-windows/checkout && $(CURDIR)/.ci/on-wine $(WINDOWS)/python -m pytest -q -p no:cacheprovider -p _dhaga_pytest \
+    -p tests.kit.wine.left_threads
 .venv-windows/packages: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ --only-binary=:all: \
 	    --platform win_amd64 --python-version 3.13 httptools rich markdown-it-py mdurl pygments

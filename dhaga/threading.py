@@ -36,6 +36,7 @@ from ._kernel.faces.arguments import check_wait_timeout
 from ._kernel.faces.stdlib_face import builtin_function
 from ._kernel.process.current_scheduler import current_scheduler
 from ._kernel.process.main_end import main_end
+from ._kernel.process.thread_join import join_thread
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
 from ._kernel.run.microthread import Dhaga
@@ -205,17 +206,14 @@ class Thread(LegacyThreadNames):
     def join(self, timeout: float | None = None) -> None:
         """Wait until the thread has ended.
 
-        Parks: ``join``. Raises: RuntimeError if the caller is this thread, or before the start.
+        Parks: ``join``. Raises: RuntimeError if the caller is this thread, before the start, or while Python 3.14 ends.
         """
         self._check_initialised_()
         if self._dhaga is None:
             raise RuntimeError("cannot join thread before it is started")
         if self._dhaga is getcurrent():
             raise RuntimeError("cannot join current thread")
-        if timeout is not None:
-            check_wait_timeout(timeout)
-        if not self._dhaga.has_ended:  # in a forked child, the parent's threads count as ended, as in the standard
-            self._dhaga.join(timeout)
+        join_thread(self._dhaga, timeout)
 
     def cancel(self, reason: object = None) -> bool:
         """Raise ``Cancelled(reason)`` in the thread at its current or next park. Source: the standard Thread has no

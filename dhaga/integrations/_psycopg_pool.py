@@ -38,17 +38,27 @@ def wait(self: Any, timeout: Any) -> Any:
     After the hand-over, an error from outside stays pending until the next park.
     """
     try:
-        return standard_wait(self, timeout)
+        standard_wait(self, timeout)
     except Exception:
         raise
     except BaseException as error:
-        me = running_waiter()
-        if me is None:
+        if running_waiter() is None:
             raise
         with shield(), self._cond:
             if self.conn is None:
                 self.error = error
                 raise
-        if getattr(error, "scope", None) is None:  # a cancelled scope raises an error at each park
-            me.cancel_with(error)
-        return self.conn
+        defer(error)
+    else:
+        if self.error is not None:  # psycopg_pool 3.1.9 and 3.2.0 keep an error that comes after the hand-over
+            defer(self.error)
+    return self.conn
+
+
+def defer(error: BaseException) -> None:
+    """Keep an error from outside pending until the next park."""
+    me = running_waiter()
+    if me is None or isinstance(error, Exception):
+        return
+    if getattr(error, "scope", None) is None:  # a cancelled scope raises an error at each park
+        me.cancel_with(error)

@@ -22,6 +22,7 @@ from ._real_threads import is_real, prepare
 __all__ = ["HOOKED", "add_hooks", "remove_hooks"]
 
 HOOKED = {
+    "amqp.abstract_channel": "dhaga.integrations._amqp",
     "celery.concurrency": "dhaga.integrations._short_names",
     "ctypes": "dhaga.integrations.ctypes",
     "curl_cffi.curl": "dhaga.integrations.curl_cffi",
@@ -41,6 +42,7 @@ HOOKED = {
     "sqlalchemy.pool.impl": "dhaga.integrations.sqlalchemy",
     "sqlite3": "dhaga.integrations.sqlite3",
     "multiprocessing.synchronize": "dhaga.monkey._standard_bases",
+    "mysql.connector.network": "dhaga.integrations._mysql_connector",
     "MySQLdb.connections": "dhaga.integrations.mysqlclient",
     "OpenSSL": "dhaga.integrations.pyopenssl",
     "pymysql.connections": "dhaga.integrations._pymysql",

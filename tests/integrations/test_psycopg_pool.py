@@ -41,12 +41,32 @@ def test_an_interrupted_getter_takes_no_connection() -> None:
     """) == ["False", "False", "PoolTimeout False", "psycopg_pool.pool"]
 
 
-def test_a_getter_that_is_cancelled_after_the_hand_over_has_its_connection() -> None:
-    assert prints("""
+EARLIER_WAIT = """
+        from dhaga.integrations import _psycopg_pool
+
+        def standard_wait(self, timeout):
+            with self._cond:
+                try:
+                    self._cond.wait(timeout)
+                except BaseException as error:
+                    self.error = error
+            if self.conn:
+                return self.conn
+            raise self.error
+
+        _psycopg_pool.standard_wait = standard_wait
+"""
+"""The wait of psycopg_pool 3.1.9 and 3.2.0: after a hand-over it raises no error."""
+
+
+@pytest.mark.parametrize("earlier", ["", EARLIER_WAIT], ids=["newest", "3.2.0"])
+def test_a_getter_that_is_cancelled_after_the_hand_over_has_its_connection(earlier: str) -> None:
+    assert prints(f"""
         from dhaga import monkey
         monkey.patch()
         import dhaga
         from psycopg_pool.pool import WaitingClient
+        {earlier}
 
         def get(getter):
             print(getter.wait(60))
