@@ -391,13 +391,13 @@ tables: $(VENV)/.bench  ## repeat the experiments, each beside its rivals, and m
 
 # The last three at their smallest size, as in CI: targets of one make, so that they can run at the same time.
 check-instructions: ARGS = --check
-check-instructions: instructions
+check-instructions: instructions  ## the same, and fail if there are more instructions than recorded
 
 quick-bench: ARGS = --quick --only yield-100 spawn-join lock-100 queue-ping-pong socketpair echo-100
-quick-bench: bench
+quick-bench: bench  ## measure a few rows at the smallest size: does all of it run?
 
 quick-tables: ARGS = --quick
-quick-tables: tables
+quick-tables: tables  ## the experiments at the smallest size: does all of it run?
 
 docs: .venv-docs/.docs  ## build the documents, offline, warnings as errors; it prints where to open them
 	.venv-docs/bin/python -m sphinx -b html -n -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html $(ARGS)
