@@ -75,7 +75,7 @@ endif
 
 # ---- what one can make ----
 
-.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-kqueue test-floors test-arm64 test-windows test-slow test-slow-programs test-slow-library test-anywhere test-shuffled stdlib peers stress simulations test-simulated soak soak-night hostile bench tables docs test-site package format clean
+.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-kqueue test-floors test-arm64 test-windows test-slow test-slow-programs test-slow-library test-anywhere test-shuffled stdlib peers stress simulations test-simulated soak soak-night hostile bench tables check-instructions quick-bench quick-tables docs test-site package format clean
 
 # The targets that a first change needs.
 FIRST := demo check format test
@@ -389,6 +389,16 @@ bench: $(VENV)/.bench  ## measure the kernel beside gevent, asyncio, uvloop, thr
 
 tables: $(VENV)/.bench  ## repeat the experiments, each beside its rivals, and make the report: make tables ARGS=--quick
 	$(VENV)/bin/python -m benchmarks.tables $(ARGS)
+
+# The last three at their smallest size, as in CI: targets of one make, so that they can run at the same time.
+check-instructions: ARGS = --check
+check-instructions: instructions  ## the same, and fail if there are more instructions than recorded
+
+quick-bench: ARGS = --quick --only yield-100 spawn-join lock-100 queue-ping-pong socketpair echo-100
+quick-bench: bench  ## measure a few rows at the smallest size: does all of it run?
+
+quick-tables: ARGS = --quick
+quick-tables: tables  ## the experiments at the smallest size: does all of it run?
 
 docs: .venv-docs/.docs  ## build the documents, offline, warnings as errors; it prints where to open them
 	.venv-docs/bin/python -m sphinx -b html -n -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html $(ARGS)

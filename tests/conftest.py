@@ -82,6 +82,16 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"dhaga: seed {testing.seed}, poller {os.environ.get('DHAGA_POLLER', 'of the platform')}{started}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect the tests without the garbage collector, which took a sixth of the time and found little."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """Have no collection look again at the tests themselves: 300,000 objects, 0.3 s each time a test asks for one."""
     gc.collect()

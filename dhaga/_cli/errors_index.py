@@ -78,8 +78,14 @@ def of_message(message: str) -> list[Entry]:
 
 
 def fits(text: str, message: str) -> bool:
-    pieces = (re.escape(piece) for piece in text.split(INSERTED))
-    return exactness(text) >= MIN_LETTERS and re.search(".*?".join(pieces), message) is not None
+    """Return whether a message contains the pieces of a text, in their order."""
+    end = 0
+    for piece in text.split(INSERTED):
+        begin = message.find(piece, end)
+        if begin < 0:
+            return False
+        end = begin + len(piece)
+    return exactness(text) >= MIN_LETTERS
 
 
 def exactness(text: str) -> int:

@@ -15,8 +15,8 @@ from dhaga._kernel.helper_threads import BLOCKED, signals_blocked
 from dhaga._kernel.platform.system import system
 from dhaga._kernel.process.preemption_watcher import FORK_COUNTS_BEFORE_HOOKS
 from tests.kit.scripts import prints
+from tests.kit.sources import sources_with
 
-PACKAGE = pathlib.Path(dhaga.__file__).parent
 PREEMPTS_BY_EVENTS = sys.version_info >= (3, 12)
 
 MASKS = """
@@ -44,8 +44,8 @@ def show():
 
 
 def thread_makers() -> Iterator[str]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path, source in sources_with("Thread", "start_new_thread"):
+        for node in ast.walk(ast.parse(source)):
             made = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if made in (
                 "originals.Thread",
@@ -53,7 +53,7 @@ def thread_makers() -> Iterator[str]:
                 "threading.Thread",
                 "_thread.start_new_thread",
             ):
-                yield f"{path.relative_to(PACKAGE)}: {made}"
+                yield f"{path}: {made}"
 
 
 def test_one_module_starts_helper_threads() -> None:

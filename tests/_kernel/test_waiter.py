@@ -7,7 +7,6 @@ import gc
 import threading
 import time
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from dhaga.queue import Queue
 from dhaga.socket import socketpair
 from dhaga.testing import settle, virtual_clock
 from dhaga.threading import Condition, Event, Lock, RLock, Semaphore
+from tests.kit.sources import sources_with
 
 
 def test_park_returns_the_value_or_raises_the_error_of_its_wake() -> None:
@@ -228,11 +228,10 @@ def test_a_wake_is_refused_where_something_else_is_to_hand_over() -> None:
 
 def test_only_the_waiter_makes_tickets() -> None:
     """So the order of a park, and what may come between its two halves, is in one place."""
-    package = Path(dhaga.__file__).parent
     makers = {
-        path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        path
+        for path, source in sources_with("parked")
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Name | ast.List)
         and ast.unparse(node.value) != "[]"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dhaga._kernel.weak_sets import members
-from tests.kit.scripts import ROOT
+from tests.kit.sources import sources_with
 
 
 class Member:
@@ -34,26 +34,26 @@ def test_a_member_added_while_the_set_is_read_does_not_matter() -> None:
 
 def test_each_set_of_a_module_is_read_by_members_alone() -> None:
     """Where another thread adds, ``list(weak_set)`` fails once in a million times: no test of a use shows it."""
-    trees = {path: ast.parse(path.read_text()) for path in (ROOT / "dhaga").rglob("*.py")}
     names = {
         node.target.id
-        for tree in trees.values()
-        for node in tree.body
+        for _, source in sources_with("WeakSet[")
+        for node in ast.parse(source).body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and "WeakSet[" in ast.unparse(node)
     }
     assert "os_threads" in names
+    trees = {path: ast.parse(source) for path, source in sources_with(*names)}
     read = [
-        f"{path.relative_to(ROOT)}:{node.iter.lineno}"
+        f"{path}:{node.iter.lineno}"
         for path, tree in trees.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.For | ast.comprehension) and is_one_of(node.iter, names)
     ]
     read += [
-        f"{path.relative_to(ROOT)}:{call.lineno}"
+        f"{path}:{call.lineno}"
         for path, tree in trees.items()
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("list", "set", "tuple", "sorted", "len", "any")
-        if any(is_one_of(argument, names) for argument in call.args)
+        if isinstance(call, ast.Call) and any(is_one_of(argument, names) for argument in call.args)
+        if ast.unparse(call.func) in ("list", "set", "tuple", "sorted", "len", "any")
     ]
     assert read == []
 

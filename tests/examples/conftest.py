@@ -14,8 +14,9 @@ from tests.examples.kit import Service
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = str(Path(__file__).parent)
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):  # `in item.path.parents` took 2 s for all tests
             item.add_marker(pytest.mark.once)
 
 

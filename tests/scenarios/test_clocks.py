@@ -9,13 +9,11 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.kit.scripts import prints
-
-PACKAGE = Path(__file__).parents[2] / "dhaga"
+from tests.kit.sources import sources_with
 
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
 
@@ -51,9 +49,9 @@ PROGRAMS_CLOCKS = {
 """Modules that read the program's clocks by name, and why."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text())
+def modules(*words: str) -> Iterator[tuple[str, ast.Module]]:
+    """Yield the path and the tree of each module of the package that contains one of the words."""
+    return ((path, ast.parse(source)) for path, source in sources_with(*words))
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
@@ -94,7 +92,7 @@ def allowed(name: str) -> bool:
 
 
 def test_a_deadline_of_a_caller_that_may_park_is_by_its_schedulers_clock() -> None:
-    found = [f"{path}:{name}" for path, tree in modules() for name in real_deadlines(tree)]
+    found = [f"{path}:{name}" for path, tree in modules("monotonic") for name in real_deadlines(tree)]
     assert [name for name in found if not allowed(name)] == []
     unused = [entry for entry in REAL_DEADLINES if not any(name.startswith(entry) for name in found)]
     assert unused == []
@@ -131,7 +129,8 @@ def reads_programs_clock(tree: ast.Module) -> bool:
 
 
 def test_the_package_reads_the_programs_clocks_only_where_they_are_meant() -> None:
-    assert sorted(path for path, tree in modules() if reads_programs_clock(tree)) == sorted(PROGRAMS_CLOCKS)
+    readers = (path for path, tree in modules(*CLOCKS) if reads_programs_clock(tree))
+    assert sorted(readers) == sorted(PROGRAMS_CLOCKS)
 
 
 # ---- clocks that a test has stopped
