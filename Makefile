@@ -381,8 +381,9 @@ soak-night: $(TOOLS)/.packages  ## a service under an agent, reloads, dying clie
 hostile: $(TOOLS)/.tools  ## hostile clients beside an ordinary one, whose p99 is printed: make hostile ARGS='--targets serve'
 	$(TOOLS)/bin/python -m tests.hostile $(ARGS)
 
-instructions: .venv-$(OLDEST)/.test  ## instructions per operation of the kernel, beside those recorded: make instructions ARGS=--check
-	.venv-$(OLDEST)/bin/python -m benchmarks.instructions $(ARGS)
+instructions: .venv-$(OLDEST)/.test .venv-$(MAIN)/.test  ## instructions per operation and request, beside those recorded: make instructions ARGS=--check
+	status=0; for version in $(sort $(OLDEST) $(MAIN)); do \
+	    .venv-$$version/bin/python -m benchmarks.instructions $(ARGS) || status=1; done; exit $$status
 
 bench: $(VENV)/.bench  ## measure the kernel beside gevent, asyncio, uvloop, threads and the raw limits
 	$(VENV)/bin/python -m benchmarks.kernel $(ARGS)

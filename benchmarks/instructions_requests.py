@@ -21,7 +21,7 @@ from typing import Any
 REQUESTS = {"hello": 2_000, "flask": 400, "django": 400}
 """Number of counted requests of each service. A request takes 0.1 million to more than a million instructions."""
 
-COUNTED = "hello", "flask"
+COUNTED = "hello", "flask", "django"
 """The services that `benchmarks.instructions` counts."""
 
 CLIENTS = {"hello": 20, "flask": 1, "django": 1}
