@@ -236,9 +236,9 @@ def as_completed(waitables: Iterable[Any], timeout: float | None = None) -> Iter
     TimeoutError ``timeout`` seconds after this call. Source: ``concurrent.futures.as_completed``.
 
     >>> import dhaga
-    >>> sleepers = [dhaga.spawn(dhaga.sleep, seconds, name=f"{seconds} s") for seconds in (0.02, 0, 0.01)]
+    >>> sleepers = [dhaga.spawn(dhaga.sleep, seconds, name=f"{seconds} s") for seconds in (0.2, 0, 0.1)]
     >>> [ended.name for ended in dhaga.as_completed(sleepers)]
-    ['0 s', '0.01 s', '0.02 s']
+    ['0 s', '0.1 s', '0.2 s']
     """
     return ended(check_waitables(waitables), time_left(timeout))
 
