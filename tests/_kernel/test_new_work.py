@@ -65,22 +65,36 @@ def test_new_work_alone_begins_at_once() -> None:
     assert dhaga.spawn(begin).result() == 0
 
 
+def switches_of_begin() -> int:
+    """Begin and end a unit of work. Returns: the number of switches before it began."""
+    scheduler: Any = dhaga.current().scheduler
+    before = scheduler.count_switches()
+    begin_new_work()
+    switches = int(scheduler.count_switches() - before)
+    end_work()
+    return switches
+
+
 def test_new_work_begins_at_once_while_no_work_is_in_progress() -> None:
-    switches: list[int] = []
+    dhagas = [dhaga.spawn(switches_of_begin) for _ in range(3)]
+    assert [d.result() for d in dhagas] == [0, 0, 0]
+    assert dhaga.current().scheduler.units_in_progress == 0
+
+
+def test_a_dhaga_that_begins_unit_after_unit_lets_the_others_run() -> None:
+    """As a server does for a client that sends its next request before it has read the answer."""
+    trace: list[str] = []
 
     def work() -> None:
-        scheduler: Any = dhaga.current().scheduler
-        for _ in range(3):
-            before = scheduler.count_switches()
-            begin_new_work()
-            switches.append(scheduler.count_switches() - before)
-            end_work()
+        trace.append("first")
+        assert switches_of_begin() == 0
+        dhaga.spawn(trace.append, "another dhaga")
+        assert switches_of_begin() > 0
+        trace.append("second")
+        assert switches_of_begin() == 0  # no other dhaga is runnable
 
-    scheduler = dhaga.current().scheduler
-    for d in [dhaga.spawn(work) for _ in range(3)]:
-        d.join()
-    assert switches == [0] * 9
-    assert scheduler.units_in_progress == 0
+    dhaga.spawn(work).join()
+    assert trace == ["first", "another dhaga", "second"]
 
 
 def test_main_code_threads_and_other_priorities_begin_at_once() -> None:

@@ -51,6 +51,7 @@ class SchedulerState:
         "_new_work",
         "_preempted",
         "units_in_progress",
+        "last_worker",
         "new_queues",
         "_next_on_hub",
         # switching
@@ -119,8 +120,10 @@ class SchedulerState:
         self._low: LowQueue
         self._new_work: NewWorkQueue
         self._preempted: PreemptedQueue
-        # The number of units of work that have begun and not ended: see new_work.py.
+        # Units of work (see new_work.py): the number of those that have begun and not ended,
         self.units_in_progress: int = 0
+        # and the id of the dhaga that began the last one.
+        self.last_worker: int = 0
         self.timers: Timers = Timers()
         self.hub: Any = None
         self.new_queues: list[NewQueue]
