@@ -50,6 +50,9 @@ EXCUSED = {
         _kernel/run/ioloop_poller.py IOLoopPoller.handle: self.events
         _kernel/run/edge_pollers.py Kqueue.poll: self.events
         _kernel/run/edge_pollers.py Kqueue.poll: self.polls_until_recheck
+        _kernel/run/new_work.py begin_new_work: me.wake_queue
+        _kernel/run/new_work.py begin_new_work: scheduler.units_in_progress
+        _kernel/run/new_work.py end_work: scheduler.units_in_progress
         _kernel/run/preemption.py end_turn: scheduler.preemptions
         _kernel/run/preemption.py no_preempt: uninterrupted[me]
         _kernel/run/run_modes.py ImplicitMode.__init__: hooks.on_main_code

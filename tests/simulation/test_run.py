@@ -83,6 +83,7 @@ def test_a_yield_without_a_park_has_no_reason_of_an_earlier_park() -> None:
     def work() -> None:
         gate.wait()
         begin_new_work()
+        begin_new_work()  # yields, because a unit is in progress
 
     with Simulation(0, strategy="fifo", preempt=None) as world:
         dhaga.spawn(work, name="server")
