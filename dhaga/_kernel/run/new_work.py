@@ -15,9 +15,9 @@ from .scheduler import sleep
 def begin_new_work() -> None:
     """Begin a unit of work. Servers call this function before each request.
 
-    If a unit is in progress, or if the caller has also begun the last unit, first yield until the run queue is empty
-    and all earlier new work has begun, or until ``NewWorkQueue`` ends the wait. A yield before each unit would take
-    14,000 machine instructions of each request, even if the app never parks.
+    If a unit is in progress, or if the caller has begun another unit in the same turn, first yield until the run queue
+    is empty and all earlier new work has begun, or until ``NewWorkQueue`` ends the wait. A yield before each unit would
+    take 14,000 machine instructions of each request, even if the app never parks.
     Parks: ``sleep``, in these cases. From: a dhaga; no-op elsewhere. Only a dhaga of NORMAL priority yields. Raises:
     Cancelled, Expired.
     """
@@ -25,16 +25,18 @@ def begin_new_work() -> None:
     scheduler = getattr(me, "scheduler", None)
     if scheduler is None:
         return
-    # Without the check of the last worker, a client that pipelines requests would get many answers in a row.
-    others_first = scheduler.units_in_progress or scheduler.last_worker == id(me)
+    # Without the check of the turn, a client that pipelines requests would get many answers in a row.
+    turn = scheduler.count_switches()
+    others_first = scheduler.units_in_progress or turn == scheduler.last_unit_turn
     if (scheduler._new_work or (others_first and scheduler.run_queue)) and me.wake_queue is scheduler.run_queue:
         me.wake_queue = scheduler._new_work
         try:
             sleep(0)
         finally:
             me.wake_queue = scheduler._queue_of(me.own_priority)
+        turn = scheduler.count_switches()
     scheduler.units_in_progress += 1
-    scheduler.last_worker = id(me)
+    scheduler.last_unit_turn = turn
 
 
 def end_work() -> None:

@@ -51,7 +51,7 @@ class SchedulerState:
         "_new_work",
         "_preempted",
         "units_in_progress",
-        "last_worker",
+        "last_unit_turn",
         "new_queues",
         "_next_on_hub",
         # switching
@@ -122,8 +122,8 @@ class SchedulerState:
         self._preempted: PreemptedQueue
         # Units of work (see new_work.py): the number of those that have begun and not ended,
         self.units_in_progress: int = 0
-        # and the id of the dhaga that began the last one.
-        self.last_worker: int = 0
+        # and the turn (the number of switches before it) in which the last one began.
+        self.last_unit_turn: int = -1
         self.timers: Timers = Timers()
         self.hub: Any = None
         self.new_queues: list[NewQueue]
