@@ -395,7 +395,8 @@ get_native_id: Callable[[], int] = threading.get_native_id
 def after_fork_in_child() -> None:
     """Make the caller of fork the main thread and only thread of the child.
 
-    Source: ``threading``, which keeps a Thread that has called fork, and creates a ``_MainThread`` for other code.
+    Source: ``threading``. If a Thread has called fork, it becomes the main thread; any other caller gets a new
+    ``_MainThread``.
     """
     global the_main_thread
     me = current_thread()

@@ -56,7 +56,7 @@ class Share(NamedTuple):
 
     held: float = 0.0
     cpu: float | None = None  # None if the platform does not report CPU time, and right after the first query
-    delayed: float = 0.0  # share of the time in which the OS thread waited for a processor
+    delayed: float = 0.0  # share of the elapsed time for which the OS thread waited for a processor
 
     @property
     def blocks(self) -> bool:

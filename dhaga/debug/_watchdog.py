@@ -66,7 +66,7 @@ class Hold:
         self.heartbeat = heartbeat
         self.since = now
         self.place: Blocked | None = None  # set when the hold is reported
-        self.counted = 0.0  # seconds added to the place so far
+        self.counted = 0.0  # seconds of this hold that ``place.seconds`` already includes
         self.use = ThreadUse(scheduler)
 
 

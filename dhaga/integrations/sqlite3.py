@@ -233,10 +233,10 @@ for name in {"autocommit", "isolation_level"} & vars(StandardConnection).keys():
 
 
 def waiting_method(name: str) -> Any:
-    """Return a method of Connection that first waits until no statement pauses.
+    """Return a method of Connection that waits while a statement is paused, and then calls the standard method.
 
     In a coroutine or callback, the method raises ParkError during a pause. Without this error, ``close`` would free the
-    statement that pauses.
+    paused statement.
     """
     standard_method = getattr(StandardConnection, name)
 

@@ -349,7 +349,7 @@ class ImportHook:
         self.lock = allocate_lock()
         self.former: Callable[..., ModuleType] = builtins.__import__
         self.installed: Callable[..., ModuleType] = self.import_
-        self.blocks: dict[greenlet, list[PrivateModules | None]] = {}  # None bypasses the hook inside an import
+        self.blocks: dict[greenlet, list[PrivateModules | None]] = {}  # None hides the outer blocks from imports
 
     def push(self, modules: PrivateModules) -> None:
         with self.lock:

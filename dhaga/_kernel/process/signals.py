@@ -280,7 +280,8 @@ class SignalDelivery(HubCall):
         """Switch to the main code, which calls the handlers. If a wake has ended the park, do nothing: in that case the
         main code calls the handlers by itself (``end_park``).
         """
-        # The last condition is False while the main code runs handlers, because another Main then replaces it.
+        # While the main code runs handlers, the last condition is False: ``run_handlers`` has replaced
+        # ``this_thread.main`` by a stand-in.
         if self.calls and self.main.parked and this_thread.main is self.main:
             self.resumed_main = True
             self.scheduler._switch_to(self.main)

@@ -31,7 +31,7 @@ NEW, LISTENING, CONNECTING, ANSWERED, CONNECTED = "new", "listening", "connectin
 FAILED, CLOSED = "failed", "closed"
 
 FILLER = b"." * 65_536
-"""Bytes that fill the send buffer of a stream until the stream is connected. So no send succeeds before that."""
+"""Bytes that fill the send buffer of a stream until the stream is connected, so that no earlier send succeeds."""
 
 standard_fstat = os.fstat
 standard_dup = os.dup
@@ -176,7 +176,8 @@ class End:
     def break_off(self) -> None:
         """Make the program see a reset. The next send, or the read after the received bytes, raises ECONNRESET.
 
-        Later sends raise EPIPE. After the end of the received bytes, reads go on to return no bytes, as with Linux.
+        Later sends raise EPIPE. If the end of the stream has arrived before the reset, reads return the received bytes,
+        and then no bytes, as on Linux.
         A Unix socket reports a reset if its peer is closed with unread bytes. So a byte is sent to the network's end
         before that end is closed.
         """

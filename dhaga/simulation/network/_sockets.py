@@ -317,7 +317,7 @@ def option_of(end: End, level: int, option: int) -> Any:
 
 
 def model_of(end: End) -> contextlib.closing[Any]:
-    """Return a real socket of the same kind, which knows the options, their first values and their errors."""
+    """Return a real socket of the end's family and kind. It knows the options, their first values and their errors."""
     return contextlib.closing(plain(end.family, end.kind))
 
 
