@@ -20,11 +20,10 @@ from amqp.abstract_channel import AbstractChannel  # type: ignore[import-untyped
 from amqp.transport import SSLTransport, TCPTransport, _AbstractTransport  # type: ignore[import-untyped]
 
 from ._cut_off import cut_off
-from ._driver_methods import Methods
+from ._driver_methods import Methods, closing_if_interrupted
 
 __all__ = ["install", "uninstall"]
 
-standard_write: Any = _AbstractTransport.write
 standard_read_frame: Any = _AbstractTransport.read_frame
 standard_wait: Any = AbstractChannel.wait
 
@@ -42,18 +41,6 @@ def lose(transport: Any) -> None:
     transport.connected = False
     if transport.sock is not None:
         cut_off(transport.sock.fileno())
-
-
-@wraps(standard_write)
-def write(self: Any, data: Any) -> None:
-    """Send a frame. Parks: while the send buffer is full (``write fd N``)."""
-    try:
-        standard_write(self, data)
-    except OSError:
-        raise
-    except BaseException:
-        lose(self)
-        raise
 
 
 def reader(standard: Callable[..., bytes]) -> Callable[..., bytes]:
@@ -100,7 +87,7 @@ def wait(self: Any, *args: Any, **options: Any) -> Any:
 
 methods = Methods(
     {
-        (_AbstractTransport, "write"): write,
+        (_AbstractTransport, "write"): closing_if_interrupted(_AbstractTransport.write, lose, (OSError,)),
         (_AbstractTransport, "read_frame"): read_frame,
         (TCPTransport, "_read"): reader(TCPTransport._read),
         (SSLTransport, "_read"): reader(SSLTransport._read),

@@ -1,7 +1,8 @@
-"""Replaces methods of a C driver's classes, for example with wrappers that call the replaced method in an OS thread.
+"""Replaces methods of a driver's classes with wrappers: they call the replaced method in an OS thread, or close the
+connection if an error from outside interrupts the method.
 
-A cancelled caller waits for the end of its call in the OS thread, because the call uses the connection. A cancelled
-connect is an exception: its caller continues at once, because no other code has the connection yet.
+A cancelled caller of a method in an OS thread waits for the end of its call, because the call uses the connection. A
+cancelled connect is an exception: its caller continues at once, because no other code has the connection yet.
 """
 
 from __future__ import annotations
@@ -57,5 +58,26 @@ def offloaded(method: Method) -> Method:
         if parking_waiter() is None:
             return method(self, *args, **options)
         return shared.finish(method, self, *args, **options)
+
+    return call
+
+
+def closing_if_interrupted(
+    method: Method, close: Callable[[Any], object], own: tuple[type[BaseException], ...] = ()
+) -> Method:
+    """Return a method that calls ``close(self)`` if an error from outside, such as a cancel, interrupts it.
+
+    ``own``: classes of errors that the driver expects. After these, it decides itself about the connection.
+    """
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return method(self, *args, **options)
+        except own:
+            raise
+        except BaseException:
+            close(self)
+            raise
 
     return call

@@ -7,36 +7,18 @@ post-import hook calls ``install()``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
-
 from mysql.connector.errors import Error
 from mysql.connector.network import MySQLSocket
 
-from ._driver_methods import Methods
+from ._driver_methods import Methods, closing_if_interrupted
 
 __all__ = ["install", "uninstall"]
 
-
-def closing(standard: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that closes the socket after an error that is not the driver's own."""
-
-    @wraps(standard)
-    def call(self: Any, *args: Any, **options: Any) -> Any:
-        try:
-            return standard(self, *args, **options)
-        except Error:
-            raise
-        except BaseException:
-            self.shutdown()
-            raise
-
-    return call
-
-
 methods = Methods(
-    {(MySQLSocket, "send"): closing(MySQLSocket.send), (MySQLSocket, "recv"): closing(MySQLSocket.recv)},
+    {
+        (MySQLSocket, name): closing_if_interrupted(getattr(MySQLSocket, name), MySQLSocket.shutdown, (Error,))
+        for name in ("send", "recv")
+    }
 )
 install = methods.install
 uninstall = methods.uninstall

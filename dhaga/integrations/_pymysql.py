@@ -7,31 +7,14 @@ patched program, a post-import hook calls ``install()``.
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import Any
-
 from pymysql.connections import Connection  # type: ignore[import-untyped]
+
+from ._driver_methods import Methods, closing_if_interrupted
 
 __all__ = ["install", "uninstall"]
 
-standard_write: Any = Connection._write_bytes
-
-
-def install() -> None:
-    """Replace the method that sends, for all connections."""
-    Connection._write_bytes = write
-
-
-def uninstall() -> None:
-    """Restore the standard method."""
-    Connection._write_bytes = standard_write
-
-
-@wraps(standard_write)
-def write(self: Any, data: Any) -> None:
-    """Send data. Parks: while the send buffer is full (``write fd N``)."""
-    try:
-        standard_write(self, data)
-    except BaseException:
-        self._force_close()
-        raise
+methods = Methods(
+    {(Connection, "_write_bytes"): closing_if_interrupted(Connection._write_bytes, Connection._force_close)}
+)
+install = methods.install
+uninstall = methods.uninstall

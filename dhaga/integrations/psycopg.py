@@ -8,11 +8,12 @@ refuse all further queries, because the answer to the first query is unread.
 
 from __future__ import annotations
 
-from functools import wraps
 from typing import Any
 
 from psycopg import Connection, waiting
 from psycopg.pq import TransactionStatus
+
+from ._driver_methods import closing_if_interrupted
 
 __all__ = ["install", "uninstall"]
 
@@ -25,7 +26,7 @@ def install() -> None:
     if not former:
         former.extend((waiting.wait, Connection.wait))
         waiting.wait = waiting.wait_poll
-        Connection.wait = closing_if_interrupted(Connection.wait)
+        Connection.wait = closing_if_interrupted(Connection.wait, close_if_unanswered, (Exception,))
 
 
 def uninstall() -> None:
@@ -35,19 +36,7 @@ def uninstall() -> None:
         former.clear()
 
 
-def closing_if_interrupted(standard: Any) -> Any:
-    """Return a ``Connection.wait`` that closes the connection if an error from outside interrupts a query."""
-
-    @wraps(standard)
-    def wait(self: Any, *args: Any, **options: Any) -> Any:
-        try:
-            return standard(self, *args, **options)
-        except Exception:
-            raise
-        except BaseException:
-            # After a Ctrl-C, psycopg has already cancelled the query.
-            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                self.pgconn.finish()
-            raise
-
-    return wait
+def close_if_unanswered(connection: Connection[Any]) -> None:
+    """Close a connection whose query has no answer yet. After a Ctrl-C, psycopg has already cancelled the query."""
+    if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
+        connection.pgconn.finish()

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import struct
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import dhaga
 from dhaga import socket
+from tests.kit.interrupts import ERRORS, interrupt
 from tests.kit.scripts import prints
 from tests.scenarios.test_asyncio_libraries import address_of
 
 transports = pytest.importorskip("amqp.transport")
 
 from dhaga.integrations import _amqp  # noqa: E402
-
-
-class SoftLimit(Exception):
-    """An error as Celery raises one in a task that takes too long."""
 
 
 @pytest.fixture
@@ -35,19 +31,6 @@ def transport() -> Iterator[Any]:
     transport.sock.close()
     transport.peer.close()
     _amqp.uninstall()
-
-
-def interrupt(error: BaseException, function: Callable[..., object], *args: object) -> None:
-    """Interrupt a call that waits, and expect the error."""
-    caller = dhaga.spawn(function, *args)
-    while not caller.parked:
-        dhaga.sleep(0)
-    caller.cancel_with(error)
-    with pytest.raises(type(error)):
-        caller.result()
-
-
-ERRORS = pytest.mark.parametrize("error", [dhaga.Cancelled(), SoftLimit()], ids=["cancelled", "exception"])
 
 
 @ERRORS

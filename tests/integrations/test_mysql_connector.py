@@ -7,18 +7,14 @@ from typing import Any
 
 import pytest
 
-import dhaga
 from dhaga import socket
+from tests.kit.interrupts import ERRORS, interrupt
 
 network = pytest.importorskip("mysql.connector.network")
 
 from mysql.connector import OperationalError  # noqa: E402
 
 from dhaga.integrations import _mysql_connector  # noqa: E402
-
-
-class SoftLimit(Exception):
-    """An error as Celery raises one in a task that takes too long."""
 
 
 @pytest.fixture
@@ -32,16 +28,11 @@ def connection() -> Iterator[Any]:
     _mysql_connector.uninstall()
 
 
-@pytest.mark.parametrize("error", [dhaga.Cancelled(), SoftLimit()], ids=["cancelled", "exception"])
+@ERRORS
 @pytest.mark.parametrize("name", ["send", "recv"])
 def test_a_connection_is_closed_if_a_call_is_interrupted(connection: Any, name: str, error: BaseException) -> None:
     arguments = [bytes(5_000_000)] if name == "send" else []  # more than the socket's buffer
-    caller = dhaga.spawn(getattr(connection, name), *arguments)
-    while not caller.parked:
-        dhaga.sleep(0)
-    caller.cancel_with(error)
-    with pytest.raises(type(error)):
-        caller.result()
+    interrupt(error, getattr(connection, name), *arguments)
     assert connection.sock.fileno() == -1
     with pytest.raises(OperationalError):
         connection.send(b"next")

@@ -1,6 +1,12 @@
-"""Code shared by the programs that tests interrupt."""
+"""Calls that tests interrupt, and code shared by the programs that they interrupt."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import dhaga
 
 FINALLY = """
 import signal, sys, time
@@ -22,3 +28,21 @@ def busy(seconds=20):
     while time.monotonic() < end:
         pass
 """
+
+
+class SoftLimit(Exception):
+    """An error as Celery raises one in a task that takes too long."""
+
+
+ERRORS = pytest.mark.parametrize("error", [dhaga.Cancelled(), SoftLimit()], ids=["cancelled", "exception"])
+"""Errors from outside, for a parameter ``error``."""
+
+
+def interrupt(error: BaseException, function: Callable[..., object], *args: object) -> None:
+    """Interrupt a call that waits, and expect the error."""
+    caller = dhaga.spawn(function, *args)
+    while not caller.parked:
+        dhaga.sleep(0)
+    caller.cancel_with(error)
+    with pytest.raises(type(error)):
+        caller.result()
