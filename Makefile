@@ -332,13 +332,14 @@ UNDER_SANITIZER = LD_PRELOAD="$(SANITIZER)" ASAN_OPTIONS=detect_leaks=0 PYTHONMA
 .venv-debug/.test: $(INSTALLED_FROM)
 	@echo "== .venv-debug: build greenlet and dhaga for $(DEBUG_PYTHON)"
 	@$(DEBUG_PYTHON) -m venv --clear .venv-debug
-	@.venv-debug/bin/python -W ignore -m pip install -qq --no-binary greenlet greenlet tornado hatchling hatch-fancy-pypi-readme pytest trustme hypothesis
+	@.venv-debug/bin/python -W ignore -m pip install -qq --no-binary greenlet greenlet tornado hatchling hatch-fancy-pypi-readme httptools requests pytest trustme hypothesis
 	@CFLAGS='-g -O1 -Wextra -Wshadow -Werror --param asan-stack=0 $(SANITIZED)' LDFLAGS='$(SANITIZED)' \
 	    .venv-debug/bin/python -W ignore -m pip install -qq --no-build-isolation --no-deps --editable .
 	@$(UNDER_SANITIZER) .venv-debug/bin/python -c 'from dhaga._kernel.fast.accelerator import *; fast_paths.twin, chunks.figures'
 	@touch $@
 
 WITH_COMPILED := tests/test_queue.py tests/test_socket.py tests/test_ssl.py \
+    $(addprefix tests/http/test_,request_parser_known.py response_twins.py idle_timer.py) \
     $(addprefix tests/_kernel/test_,compiled.py compiled_memory.py compiled_replaced.py compiled_signals.py compiled_slots.py sleep.py timers.py wait_queue.py) \
     $(addprefix tests/_sync/test_,lock.py condition.py condition_order.py event.py semaphore.py simple_queue.py)
 ifeq ($(DEBUG_PYTHON),)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from .._kernel.fast.compiled import known_layout
 
+
+@known_layout
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of requests: sizes in bytes, and the time of each step in seconds. None means no limit."""

@@ -17,6 +17,8 @@ import trustme
 
 import dhaga
 from dhaga import queue, socket, ssl, threading
+from dhaga.http._server.response import Response
+from tests._kernel.compiled_uses import BASE, FIELDS, HEAD, repeating_connection
 
 DELETED = "deleted"
 VALUES: dict[str, Any] = {DELETED: None, "None": None, "object": object(), "2**70": 2**70}
@@ -45,6 +47,8 @@ class Objects:
         self.getter: Any = dhaga.spawn(self.simple.get)
         dhaga.sleep(0)
         self.tls = connected(*contexts) if contexts else None
+        self.http = repeating_connection()
+        self.response = Response(self.http, "GET", "HTTP/1.1")
 
     def targets(self) -> dict[str, Any]:
         found = {
@@ -68,6 +72,12 @@ class Objects:
             "simple queue": self.simple,
             "socket": self.near,
             "watcher": self.near.watcher_,
+            "connection": self.http,
+            "idle timer": self.http.idle_timer,
+            "request parser": self.http.parser,
+            "limits": self.http.parser.limits,
+            "server fields": self.http.server_fields,
+            "response": self.response,
             "tls": self.tls,
             "tls's watcher": None if self.tls is None else self.tls.watcher_,
             "openssl lock": None if self.tls is None else self.tls.openssl_lock,
@@ -95,6 +105,11 @@ class Objects:
             lambda: (dhaga.spawn(self.far.send, b"abc"), self.near.recv(10)),
             lambda: self.sleeper.wake(),
             lambda: self.scheduler.poller.poll(),
+            lambda: (setattr(self.http.parser, "buffer", HEAD), self.http.parser.head(BASE)),
+            lambda: self.http.fill_environ({}),
+            lambda: (self.http.idle_timer.arm(1.0), self.http.idle_timer.arm(2.0)),
+            lambda: self.response.start("200 OK", [*FIELDS]),
+            lambda: (self.response.head(None), self.response.head(5, whole=True)),
         ]
         if self.tls is None:
             return common
@@ -161,10 +176,11 @@ def run_case(contexts: Any, target: str, name: str, value: str, pipe: int) -> No
         uses = objects.uses()
         signal.alarm(SECONDS)
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+        slot = getattr(type(altered), name)
         if value == DELETED:
-            delattr(altered, name)
+            slot.__delete__(altered)
         else:
-            setattr(altered, name, VALUES[value])
+            slot.__set__(altered, VALUES[value])
         for use in uses:
             os.write(pipe, f" {outcome(use)}".encode())
 

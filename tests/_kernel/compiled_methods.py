@@ -6,8 +6,9 @@ from types import MethodDescriptorType
 
 from dhaga import queue, socket, ssl, threading
 from dhaga._kernel.fast.compiled import python_functions
+from dhaga.http import wsgi
 
-IMPORTED = (queue, socket, ssl, threading)
+IMPORTED = (queue, socket, ssl, threading, wsgi)
 """With these all compiled functions are in the registry."""
 
 

@@ -17,6 +17,9 @@ from dhaga._kernel.run.microthread import Dhaga
 from dhaga._kernel.run.run_queues import NORMAL
 from dhaga._kernel.run.timers import Timers
 from dhaga._kernel.wait.wait_queue import WaitQueue
+from dhaga.http._server.connection import ServerConnection
+from dhaga.http._server.response import Response
+from dhaga.http.wsgi import Server
 
 Use = tuple[Callable[[], object], Callable[[], object]]
 """The call, and a function that returns what its objects hold."""
@@ -516,6 +519,75 @@ def of_socket() -> dict[str, Callable[[], Use]]:
     }
 
 
+HEAD = b"GET /path?query HTTP/1.1\r\nHost: x\r\nA: 1\r\n\r\n"
+BASE: dict[str, Any] = {"SCRIPT_NAME": ""}
+FIELDS = [("Content-Type", "text/plain"), ("Content-Length", "5")]
+
+
+def repeating_connection() -> ServerConnection:
+    """Return a connection whose client has repeated its fields, and whose app has repeated the fields of responses."""
+    with socket.socket() as sock:
+        made = ServerConnection(Server(lambda *_: []), sock, ("127.0.0.1", 1))
+    for _ in range(2):
+        made.parser.buffer = HEAD
+        made.parser.head(BASE)
+        response = Response(made, "GET", "HTTP/1.1")
+        response.start("200 OK", [*FIELDS])
+        response.head(5)
+    assert made.parser.known_block
+    return made
+
+
+def of_http() -> dict[str, Callable[[], Use]]:
+    def parses() -> Use:
+        parser = repeating_connection().parser
+        parser.buffer = HEAD + b"more"
+
+        def state() -> object:
+            left = len(parser.buffer)
+            parser.buffer = HEAD
+            return [left, parser.head(BASE), parser.complete]
+
+        return partial(parser.head, BASE), state
+
+    def fills() -> Use:
+        connection = repeating_connection()
+        connection.body_wait = 1.0
+        return partial(connection.fill_environ, {}), lambda: [connection.body_wait, connection.fill_environ({})]
+
+    def starts() -> Use:
+        response = Response(repeating_connection(), "GET", "HTTP/1.1")
+
+        def state() -> object:
+            started = response.status, response.lines, response.length, response.app_fields
+            response.status = ""
+            response.start("200 OK", [*FIELDS])
+            return [*started, response.head(5)[:50]]
+
+        return partial(response.start, "200 OK", [*FIELDS]), state
+
+    def makes_head(*length: int | None, **whole: bool) -> Use:
+        response = Response(repeating_connection(), "GET", "HTTP/1.1")
+        response.start("200 OK", FIELDS[:1])
+        return partial(response.head, *length, **whole), lambda: [response.remaining, response.chunked]
+
+    def arms() -> Use:
+        timer = repeating_connection().idle_timer
+        timer.arm(1.0)
+        timer.deadline = 0.0
+        return partial(timer.arm, 2.0), lambda: [timer.deadline > 0, timer.waiter is timer.me, timer.close()]
+
+    return {
+        "IdleTimer.arm": arms,
+        "RequestParser.head": parses,
+        "ServerConnection.fill_environ": fills,
+        "Response.start": starts,
+        "Response.head": partial(makes_head, 5),
+        "Response.head whole": partial(makes_head, 5, whole=True),
+        "Response.head chunked": partial(makes_head, None),
+    }
+
+
 def contexts() -> tuple[Any, Any]:
     """Return the TLS contexts of a server and a client that trusts it."""
     import trustme
@@ -590,5 +662,6 @@ def uses(server: Any, client: Any) -> dict[str, Callable[[], Use]]:
         **of_wait_queue(),
         **of_kernel(),
         **of_socket(),
+        **of_http(),
         **of_tls(server, client),
     }

@@ -23,6 +23,7 @@ COUNTING = """
 import contextlib, importlib, sys
 import dhaga
 from dhaga import queue, socket, threading
+from dhaga.http.wsgi import Server
 from dhaga.testing import virtual_clock
 
 METHODS = [(getattr(importlib.import_module(module), kind), name)
@@ -81,6 +82,18 @@ def scenario(changed=lambda what: what, classes={}):
     near.close(), far.close()
 
 
+def serve():
+    "Use the methods of the HTTP server. How often it parks depends on the clients."
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"answer"]
+
+    with Server(app) as server, socket.create_connection(server.address) as client:
+        for _ in range(4):
+            client.sendall(b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+            client.recv(10_000)
+
+
 def counting(function, seen):
     return lambda self, *args, **kwargs: (seen.append(1), function(self, *args, **kwargs))[1]
 
@@ -89,7 +102,7 @@ def on_class(kind, name, seen):
     original = kind.__dict__.get(name)
     setattr(kind, name, counting(getattr(kind, name), seen))
     try:
-        scenario()
+        serve() if kind.__module__.startswith("dhaga.http.") else scenario()
     finally:
         if original is None:
             delattr(kind, name)

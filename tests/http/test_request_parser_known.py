@@ -69,6 +69,13 @@ def test_each_character_of_a_target_is_understood_as_by_a_fresh_parser(code: int
     assert read(known(get()), data) == read(RequestParser(LIMITS), data)
 
 
+@settings(max_examples=500, deadline=None)
+@given(st.text("/?%#&=.~\x20\x7f\xff!2fz", max_size=12), st.sampled_from(["GET", "HEAD"]))
+def test_each_target_is_understood_as_by_a_fresh_parser(target: str, method: str) -> None:
+    data = get(f"/{target}", method=method)
+    assert read(known(get()), data) == read(RequestParser(LIMITS), data)
+
+
 def test_a_url_overrides_the_known_host_for_its_request_alone() -> None:
     parser = RequestParser(LIMITS)
     for _ in range(3):

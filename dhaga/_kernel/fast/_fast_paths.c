@@ -64,6 +64,9 @@ One interpreter: the twins, types and offsets are static. An import in another i
 #include "fast_paths/socket.h"
 #include "fast_paths/socket_send.h"
 #include "fast_paths/tls.h"
+#include "fast_paths/idle_timer.h"
+#include "fast_paths/request_head.h"
+#include "fast_paths/response_head.h"
 
 #define AS_FAST(function) ((PyCFunction)(void (*)(void))(function))
 #define ANY(function) AS_FAST(function), METH_FASTCALL | METH_KEYWORDS
@@ -329,6 +332,8 @@ start(PyObject *module)
         (heappush = imported("heapq", "heappush", NULL)) == NULL ||
         (heappop = imported("heapq", "heappop", NULL)) == NULL ||
         (empty = imported("_queue", "Empty", NULL)) == NULL ||
+        (bytes_io = imported("_io", "BytesIO", NULL)) == NULL ||
+        (time_module = PyImport_ImportModule("time")) == NULL ||
         (plain_fileno = imported("_socket", "socket", "fileno")) == NULL) {
         return -1;
     }

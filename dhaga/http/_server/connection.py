@@ -25,6 +25,7 @@ from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..._kernel.errors import Expired
+from ..._kernel.fast.compiled import compiled
 from ..._kernel.platform.system import system
 from ..._kernel.run.call_outs import calls_out
 from ..._kernel.run.new_work import begin_new_work, end_work
@@ -173,6 +174,7 @@ class ServerConnection(Transfers):
             self.idle_timer.deadline = math.inf
         return None
 
+    @compiled  # C: used only if the request has no body
     def fill_environ(self, environ: dict[str, Any]) -> None:
         """Add the connection's keys to an environ: the peer's address, the body, and ``dhaga.disconnected``."""
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = self.peer

@@ -20,6 +20,7 @@ from collections import deque
 from typing import Any
 
 from ..._kernel.faces.extras import missing_extra
+from ..._kernel.fast.compiled import compiled
 
 try:
     from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
@@ -107,6 +108,7 @@ class RequestParser:
 
     # ---- heads
 
+    @compiled  # C: used only for GET and HEAD with the known fields and a path without escapes
     def head(self, base: dict[str, Any]) -> dict[str, Any] | None:
         """Parse the head at the beginning of the buffer into a copy of ``base``. Raises: Refusal.
 

@@ -68,7 +68,7 @@ static PyObject *hooks; /* the dictionary of the module of hooks, owned */
 static int frozen;      /* 1 at interpreter exit, when getcurrent() fails: the Python twins handle this */
 
 static PyTypeObject *deque_type, *epoll_type;
-static PyObject *deque_append, *deque_popleft, *heappush, *heappop, *plain_fileno, *empty;
+static PyObject *deque_append, *deque_popleft, *heappush, *heappop, *plain_fileno, *empty, *bytes_io, *time_module;
 
 #define INTERNED(name, text) static PyObject *str_##name;
 #include "interned_strings.h"

@@ -84,5 +84,16 @@ COMPILED(TLS_RECV, &SSLSocket, "recv", ANY(sslsocket_recv))
 COMPILED(TLS_READ, &SSLSocket, "read", ANY(sslsocket_read))
 COMPILED(TLS_WRITE, &SSLSocket, "write", ONE(sslsocket_write))
 
+/* idle_timer.h */
+COMPILED(IDLE_TIMER_ARM, &IdleTimer, "arm", ONE(idle_timer_arm))
+
+/* request_head.h */
+COMPILED(REQUEST_HEAD, &RequestParser, "head", ONE(request_parser_head))
+COMPILED(FILL_ENVIRON, &ServerConnection, "fill_environ", ONE(server_connection_fill_environ))
+
+/* response_head.h */
+COMPILED(RESPONSE_START, &Response, "start", ANY(response_start))
+COMPILED(RESPONSE_HEAD, &Response, "head", ANY(response_head))
+
 #undef COMPILED
 #undef COMPILED_FUNCTION

@@ -144,6 +144,53 @@ KNOWN_SLOT(Socket, socket_sends_until_check, "sends_until_check")
 
 KNOWN_CLASS(SSLSocket, "dhaga.ssl", "SSLSocket")
 
+KNOWN_CLASS(IdleTimer, "dhaga.http._server.idle_timer", "IdleTimer")
+KNOWN_SLOT(IdleTimer, idle_timer_me, "me")
+KNOWN_SLOT(IdleTimer, idle_timer_waiter, "waiter")
+KNOWN_SLOT(IdleTimer, idle_timer_deadline, "deadline")
+KNOWN_SLOT(IdleTimer, idle_timer_timer, "timer")
+
+KNOWN_CLASS(Limits, "dhaga.http.limits", "Limits")
+KNOWN_SLOT(Limits, limits_line, "line")
+
+KNOWN_CLASS(RequestParser, "dhaga.http._server.request_parser", "RequestParser")
+KNOWN_SLOT(RequestParser, parser_buffer, "buffer")
+KNOWN_SLOT(RequestParser, parser_known_block, "known_block")
+KNOWN_SLOT(RequestParser, parser_known_fields, "known_fields")
+KNOWN_SLOT(RequestParser, parser_limits, "limits")
+KNOWN_SLOT(RequestParser, parser_complete, "complete")
+KNOWN_SLOT(RequestParser, parser_persistent, "persistent")
+KNOWN_SLOT(RequestParser, parser_expects_continue, "expects_continue")
+KNOWN_SLOT(RequestParser, parser_line_valid, "line_valid")
+KNOWN_SLOT(RequestParser, parser_chunk_sizes, "chunk_sizes")
+KNOWN_SLOT(RequestParser, parser_scanned, "scanned")
+KNOWN_SLOT(RequestParser, parser_error, "error")
+
+KNOWN_CLASS(ServerConnection, "dhaga.http._server.connection", "ServerConnection")
+KNOWN_SLOT(ServerConnection, connection_peer, "peer")
+KNOWN_SLOT(ServerConnection, connection_parser, "parser")
+KNOWN_SLOT(ServerConnection, connection_body_wait, "body_wait")
+KNOWN_SLOT(ServerConnection, connection_server, "server")
+KNOWN_SLOT(ServerConnection, connection_server_fields, "server_fields")
+KNOWN_SLOT(ServerConnection, connection_closing, "closing")
+
+KNOWN_CLASS(ServerFields, "dhaga.http._server.response", "ServerFields")
+KNOWN_SLOT(ServerFields, fields_both_fields, "both_fields")
+KNOWN_SLOT(ServerFields, fields_until, "until")
+KNOWN_SLOT(ServerFields, fields_known_start, "known_start")
+
+KNOWN_CLASS(Response, "dhaga.http._server.response", "Response")
+KNOWN_SLOT(Response, response_sink, "sink")
+KNOWN_SLOT(Response, response_status, "status")
+KNOWN_SLOT(Response, response_sent, "sent")
+KNOWN_SLOT(Response, response_lines, "lines")
+KNOWN_SLOT(Response, response_length, "length")
+KNOWN_SLOT(Response, response_app_fields, "app_fields")
+KNOWN_SLOT(Response, response_version, "version")
+KNOWN_SLOT(Response, response_bodiless, "bodiless")
+KNOWN_SLOT(Response, response_chunked, "chunked")
+KNOWN_SLOT(Response, response_remaining, "remaining")
+
 #undef KNOWN_CLASS
 #undef KNOWN_SLOT
 #undef GUARD_SLOT
