@@ -146,7 +146,7 @@ class PrivateStdlib:
         return face
 
     def table_face(self, public: ModuleType) -> ModuleType:
-        """Return the face of a module of the table. The face's functions use the replaced names."""
+        """Return the face of a module of the table. Its functions are copies that use the replacements of the patch."""
         face = self.package_face(public)
         rebind_globals(public, vars(face))
         for cls, place, names in self.rows[public.__name__]:

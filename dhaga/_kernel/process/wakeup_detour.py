@@ -37,8 +37,8 @@ diverted: list[int] = []
 
 
 class Resend:
-    """A deferred signal. A thread of its own sends the signal again: once, or until the signal arrives if Dhaga's pipe
-    replaces the program's fd.
+    """A deferred signal, which a helper thread sends again. While Dhaga's pipe replaces the program's fd, the thread
+    repeats the signal until it arrives.
     """
 
     __slots__ = ("arrived", "handler", "number", "times")
@@ -51,7 +51,7 @@ class Resend:
         self.arrived = False
 
     def send(self, pause: float) -> None:
-        """Send the signal after a pause, in which the main thread may leave this package. From: a thread of its own."""
+        """Send the signal after a pause, in which the main thread may leave this package. From: a helper thread."""
         originals.thread_sleep(pause)
         while self.send_once() and diverted:
             originals.thread_sleep(REPEAT_SECONDS)
