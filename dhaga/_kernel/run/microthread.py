@@ -81,8 +81,8 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
     # ``dhaga.compat`` stand for greenlets of gevent or eventlet, and not for threads.
     stands_for_thread: ClassVar[bool] = True
 
-    # Whether the dhaga makes calls for a server or an executor. A thread that made these calls would not be a daemon,
-    # and a new thread inherits this setting. So threads that a call starts are not daemons by default.
+    # Whether the dhaga makes calls for a server or an executor. The Thread that ``current_thread()`` returns in such a
+    # call is then not a daemon, as in a standard executor. Threads that the call starts inherit this setting.
     makes_calls: ClassVar[bool] = False
 
     def __init__(

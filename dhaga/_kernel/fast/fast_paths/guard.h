@@ -113,7 +113,7 @@ fence_all_threads(void)
         return;
     }
 #endif
-    usleep(1000); /* a sandbox now forbids the call; a processor finishes a write in less than a microsecond */
+    usleep(1000); /* if a sandbox forbids the call: a processor finishes a write in less than a microsecond */
 }
 
 /* Take the bias from another thread, and wait until that thread has ended its step. From: the holder of the mutex. */
@@ -148,10 +148,10 @@ acquire_mutex(guard *self, uintptr_t me)
 {
     uintptr_t bias;
 
-    if (LOAD_ACQUIRE(self->epoch) != epoch) { /* so no later owner is met */
+    if (LOAD_ACQUIRE(self->epoch) != epoch) { /* so that the thread does not meet an owner from before the fork */
         renew(self);
     }
-    if (LOAD(self->owner) == me) { /* only this thread sets it to me */
+    if (LOAD(self->owner) == me) { /* only this thread sets `owner` to `me` */
         self->depth++;
         return;
     }
@@ -207,7 +207,8 @@ release_guard(guard *self)
     }
 }
 
-/* Acquire a guard and return it. Returns: NULL for another type, as of objects made before this module. */
+/* Acquire a guard and return it. Returns: NULL for another type, such as the RLock of an object that was made before
+the import of this module. */
 static inline guard *
 hold(PyObject *found)
 {
