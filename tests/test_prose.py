@@ -59,6 +59,11 @@ TURNS = {
     r"\bno less\b": "at least",
     r"\bmay be had\b|\bto be had\b": "is available",
     r"\b(is|are|be) (looked|asked) (at|for|of)\b": "an active verb: the caller checks",
+    r"\bnumber of last\b": "number of most recent",
+    r"\bshown of a\b": "of a line that are shown",
+    r"\bleast number\b": "minimum number",
+    r"\banew\b": "again",
+    r", as (of|on) (one|objects|code|the)\b": "such as, or two sentences",
 }
 """Turns that must be read twice, each with a better form."""
 

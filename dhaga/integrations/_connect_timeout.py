@@ -38,7 +38,7 @@ class ConnectTimeout(OperationalError):  # type: ignore[misc]
 
 
 class ConnectLimit:
-    """The time limit of a connection that is being opened. The limit starts anew at each address."""
+    """The time limit of a connection that is being opened. The limit starts again at each address."""
 
     def __init__(self, connection: Any, clock: Callable[[], float]) -> None:
         self.connection = connection

@@ -54,8 +54,8 @@ FUTURES = ("Future", "as_completed", "wait")
 """Names of ``dhaga.futures``. The patch's table lacks them: under the patch, the standard names use Dhaga's locks."""
 
 PICKLE_NAMES = ("PickleBuffer", "PickleError", "PicklingError", "UnpicklingError")
-"""The names that the private ``pickle`` may import from its C module. Other names of the C module look up public
-classes.
+"""The names that the private ``pickle`` may import from its C module. The other functions of the C module look classes
+up in the public modules.
 """
 
 

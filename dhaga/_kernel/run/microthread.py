@@ -99,7 +99,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         # A compiled __init__ would hide the signature of the class from inspect.
         self.set_up_dhaga(scheduler, fn, args, kwargs, name, daemon, context, priority)
 
-    @compiled  # C: priority NORMAL, and a plain function
+    @compiled  # in C only for priority NORMAL and a plain function
     def set_up_dhaga(
         self,
         scheduler: Scheduler,
@@ -185,7 +185,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         """Return whether the dhaga has not ended yet."""
         return not self.has_ended
 
-    @compiled  # C: a Python function, no keyword arguments
+    @compiled  # in C only for a Python function without keyword arguments
     @calls_out
     def run(self, *_: object) -> None:
         """Call the function and end the dhaga. From: only the greenlet's first switch."""
@@ -266,7 +266,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
             unseen.error = None
         return self._error.with_traceback(getattr(self, "_trace", None))
 
-    @compiled  # C: at most one joiner, no thread-locals
+    @compiled  # in C only for at most one joiner, without thread-locals
     def _end(self) -> None:
         """Drop the arguments and the dhaga's thread-locals, set the state to DONE, and wake the joiners."""
         # A finalizer of a dropped object may park, and a park uses the attributes that hold the outcome.
@@ -304,7 +304,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
             # A joiner of several dhagas learns from the wake's value which dhaga has ended.
             joiner.deliver_wake(self)
 
-    @compiled  # C: no timeout
+    @compiled  # in C only without a timeout
     def wait_for_end(self, timeout: float | None) -> bool:
         """Park until the dhaga has ended. Returns: False after ``timeout`` seconds.
 

@@ -124,7 +124,7 @@ class Scheduler(Attachment):
     # ---- switching
 
     if not TYPE_CHECKING:  # type checkers see the inherited one
-        admit = compiled(Membership.admit)  # C: priority NORMAL, on a scheduler that is awake and does not end
+        admit = compiled(Membership.admit)  # in C only for priority NORMAL, on an awake scheduler that does not end
 
     @compiled
     def _park(self, me: Waiter) -> Any:
@@ -365,7 +365,7 @@ class Scheduler(Attachment):
         self.stop()
 
 
-@compiled  # C: an int or a float
+@compiled  # in C only for an int or a float
 def sleep(seconds: float = 0) -> None:
     """Yield to other dhagas for at least ``seconds``. With 0, yield to the dhagas that are already in the run queue.
 

@@ -140,7 +140,8 @@ class DeadlockWatch:
     def awaits_open_future(self) -> bool:
         """Return whether a waiter or a Task of the loop waits for a Future that code outside Dhaga may end. O(n).
 
-        Only a private attribute of a Task names the awaited Future; another kind of Task may wait for anything.
+        A private attribute of asyncio's Task names the awaited Future. A Task of another class, without this attribute,
+        counts as waiting for such a Future.
         """
         scheduler = self.scheduler
         return (
