@@ -63,6 +63,9 @@ TURNS = {
     r"\bshown of a\b": "of a line that are shown",
     r"\bleast number\b": "minimum number",
     r"\banew\b": "again",
+    r"\b(its|same) begin\b": "start",
+    r"\breplaces? [^.:;]{1,60} by (a|an|the|its)\b": "replace … with",
+    r"\b(run|call|import)s? [\w' ]+ by (the standard )?[`…]": "with, for a tool",
     r", as (of|on) (one|objects|code|the)\b": "such as, or two sentences",
 }
 """Turns that must be read twice, each with a better form."""
