@@ -27,7 +27,7 @@ class Elsewhere:
     find too many.
 
     A use of ``self.NAME`` in another file counts only if that file imports from the queried file, directly or through
-    other files: otherwise no class in it can be derived from a class of the queried file.
+    other files. Only then can one of its classes be derived from a class of the queried file.
     """
 
     def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:

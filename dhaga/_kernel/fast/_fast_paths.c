@@ -334,7 +334,7 @@ start(PyObject *module)
         (plain_fileno = imported("_socket", "socket", "fileno")) == NULL) {
         return -1;
     }
-    /* None where the platform has no epoll: no object has the type None. */
+    /* None if the platform has no epoll: then no object passes the check of the type. */
     if ((epoll_type = (PyTypeObject *)imported("dhaga._kernel.originals", "epoll", NULL)) == NULL) {
         return -1;
     }

@@ -271,8 +271,8 @@ PyDoc_STRVAR(install_doc,
 static PyObject *
 install(PyObject *Py_UNUSED(module), PyObject *argument)
 {
-    /* A flag, and not the mutex: interpreters with their own locks may call this function at the same time, and no fork
-    may find the mutex held before the fork handlers are registered. */
+    /* A flag is needed, because interpreters with their own locks may call this function at the same time. It is not
+    the mutex, because no fork may find the mutex held before the fork handlers are registered. */
     static atomic_flag installed = ATOMIC_FLAG_INIT;
     PyObjectArenaAllocator ours;
     Py_ssize_t most = PyLong_AsSsize_t(argument);

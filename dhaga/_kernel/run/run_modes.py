@@ -324,7 +324,7 @@ class OwnThreadMode(RunMode, Guarded):
 
     def cancel_and_end_lap(self) -> None:
         self.scheduler._cancel_for_end(f"{self.scheduler.name} stops")
-        # Without this call, no lap would follow if there was no dhaga to cancel, and is_over() would not be called.
+        # If there was no dhaga to cancel, no lap follows, and only this call leads to a call of is_over().
         self.scheduler.loop.call_soon(self.scheduler._end_lap)
 
     def wake_stop_waiters(self) -> None:

@@ -1,7 +1,7 @@
 """The scheduler: it chooses the dhaga that runs next, and switches to it. No other module switches.
 
-When a dhaga parks, it switches directly to the next dhaga in the run queue, without the hub (the greenlet in which the
-loop runs) between them: this is one greenlet switch instead of two. If the run queue is empty, the dhaga polls once
+When a dhaga parks, it switches directly to the next dhaga in the run queue. A detour through the hub (the greenlet in
+which the loop runs) would take two greenlet switches instead of one. If the run queue is empty, the dhaga polls once
 (``_pick_next``). If there is still no runnable entry, the dhaga switches to the hub, and the lap ends. The other parts
 of a scheduler are in ``lap.py`` (the length of a lap and the work before and after it), ``membership.py`` (adding and
 removing dhagas), ``attachment.py`` (the OS thread) and ``scheduler_state.py`` (the attributes).

@@ -8,9 +8,9 @@ guard takes the bias away, and the guard is a mutex for the rest of its life.
 Why only one thread at a time is in a step:
 - Only the biased thread writes `busy`, and only the holder of the mutex writes `bias`. The biased thread first writes
   `busy`, then reads `bias`; the other thread first writes `bias`, then reads `busy`. So one of the two must see the
-  other's write, if neither processor delays its write past its read. This takes no fence at each acquisition: between
-  its write and its read, the other thread calls membarrier, which makes the operating system execute a fence in each
-  running thread of this process.
+  other's write, if neither processor delays its write past its read. The biased thread needs no fence at each
+  acquisition. Instead, the other thread calls membarrier between its own write and its own read: the operating system
+  then executes a fence in each running thread of this process.
 - If the biased thread sees that it has lost the bias, it takes its count back and acquires the mutex. Otherwise the
   other thread sees the count in `busy`, and waits until `busy` is 0. With this last read, an acquire, it sees all that
   the biased thread wrote before the release.
