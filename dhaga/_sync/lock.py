@@ -324,10 +324,11 @@ class RLock(OwnedLock):
 
 
 def was_handed_to(lock: RLock, me: greenlet) -> bool:
-    """Return whether the lock was handed to a wait of this greenlet that has not returned yet.
+    """Return whether this greenlet's wait has received the lock, but has not returned yet. If so, make the greenlet the
+    holder.
 
     From: a finalizer or a signal handler that interrupts the wait of main code or of an OS thread. The wait returns
-    only after that code, which must therefore not wait for the lock: this function makes the greenlet the holder.
+    only after that code has ended, so that code must not wait for the lock.
     """
     holder = lock._holder
     # A dhaga's __getattr__() would look for "own_greenlet" in vain.

@@ -42,7 +42,7 @@ class FrameChunks:
     hits: int  # the number of requests served by a kept chunk: for a new greenlet or OS thread, or a grown stack
     misses: int  # the number of requests served by a new chunk
     emptied: int  # the number of kept address ranges without memory, for the next misses
-    in_front: bool  # False if another arena allocator was installed later, which might bypass this part
+    in_front: bool  # False if another arena allocator was installed later, and might bypass this part
 
 
 def frame_chunks() -> FrameChunks | None:

@@ -12,8 +12,8 @@ Why only one thread at a time is in a step:
   acquisition. Instead, the other thread calls membarrier between its own write and its own read: the operating system
   then executes a fence in each running thread of this process.
 - If the biased thread sees that it has lost the bias, it takes its count back and acquires the mutex. Otherwise the
-  other thread sees the count in `busy`, and waits until `busy` is 0. With this last read, an acquire, it sees all that
-  the biased thread wrote before the release.
+  other thread sees the count in `busy`, and waits until `busy` is 0. This last read is an acquire load, so the other
+  thread sees all that the biased thread wrote before its release.
 - A bias from before a fork is void: its thread does not exist in the child, and a new thread may have the same
   identity. So a thread reads the epoch before the bias, and renew() writes the epoch last.
 - A guard is biased at most once. So a late write to `busy` by the formerly biased thread is never mistaken for another
