@@ -360,7 +360,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         before = copy_context()
         try:
             keep_alive = super().handle_request(name, request, response, address)
-            if response.cut_off:  # the client would read the next response as the rest of this one
+            if response.cut_off:  # the client would read the next response as the rest of this response
                 raise StopIteration
         except StopIteration:
             response.flush()

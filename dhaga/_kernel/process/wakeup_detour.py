@@ -119,7 +119,7 @@ def give_back() -> None:
     gone = resends[:]
     while diverted:
         fd, pipe = diverted.pop(), pipes[0]
-        with suppress(OSError, ValueError):  # the program has closed it
+        with suppress(OSError, ValueError):  # the program has closed its fd
             current = set_wakeup_fd(fd, warn_on_full_buffer=False)
             # The program has set another fd meanwhile.
             if current != pipe.write_end.fileno():

@@ -174,7 +174,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         return f"<Dhaga {self.name} {self.state}{f' {self.reason}' if self.reason else ''}>"
 
     # Compiled for dhagas only: main code and OS threads use the Python functions.
-    if not TYPE_CHECKING:  # type checkers see the inherited ones
+    if not TYPE_CHECKING:  # type checkers see the inherited methods
         prepare_park = compiled(Waiter.prepare_park)
         park_within = compiled(Waiter.park_within)
         deliver_wake = compiled(Waiter.deliver_wake)

@@ -123,7 +123,7 @@ class Scheduler(Attachment):
 
     # ---- switching
 
-    if not TYPE_CHECKING:  # type checkers see the inherited one
+    if not TYPE_CHECKING:  # type checkers see the inherited method
         admit = compiled(Membership.admit)  # in C only for priority NORMAL, on an awake scheduler that does not end
 
     @compiled
