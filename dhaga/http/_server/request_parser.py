@@ -338,7 +338,7 @@ class RequestParser:
         try:
             self.feed_body_part()
         except Refusal as refusal:
-            self.error, self.complete = refusal, False  # even if only its last byte is refused, a body counts as unfinished
+            self.error, self.complete = refusal, False  # a body refused at its last byte is not complete either
             raise
 
     def feed_body_part(self) -> None:
