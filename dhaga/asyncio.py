@@ -263,7 +263,8 @@ class Runner(standard.Runner):  # type: ignore[misc]
     def close(self) -> None:
         """Close the loop. A cancel that is already pending is raised at the caller's next park after the close.
 
-        An OS thread closes a loop that ran in an OS thread, so that Dhaga's signal fd is kept.
+        A loop that ran in an OS thread is also closed in an OS thread: in the main thread, the close could remove
+        Dhaga's signal fd.
         """
         with pending_withheld():
             if not self.runs_in_thread:

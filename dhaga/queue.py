@@ -116,7 +116,7 @@ class Queue(QueueItems[T]):
 
     # ---- put
 
-    @compiled  # C: used only for put(item), with a free mutex, items in a deque, and no waiters except getters
+    @compiled  # in C only for put(item), with a free mutex, items in a deque, and no waiters except getters
     @calls_out
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item.
@@ -254,7 +254,7 @@ class Queue(QueueItems[T]):
 
     # ---- get
 
-    @compiled  # C: used only for items in a deque
+    @compiled  # in C only for items in a deque
     @calls_out
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Remove and return an item.

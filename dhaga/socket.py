@@ -59,7 +59,7 @@ class socket(WaitAllSocket):
 
     # ---- receiving
 
-    @compiled  # C: used only for calls without flags, for up to 64 KB
+    @compiled  # in C only without flags, for up to 64 KB
     @calls_out
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Receive up to ``bufsize`` bytes. Parks: until data arrives (``read fd N``). Raises: TimeoutError, OSError.
@@ -101,7 +101,7 @@ class socket(WaitAllSocket):
             self.note_drained()
         return data
 
-    @compiled  # C: used only for a bytearray or memoryview of up to 128 KB, without a size
+    @compiled  # in C only for a bytearray or memoryview of up to 128 KB, without a size
     @calls_out
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive into a buffer. Parks: like ``recv``. Returns: the number of bytes."""
@@ -119,7 +119,7 @@ class socket(WaitAllSocket):
 
     # ---- sending
 
-    @compiled  # C: used only for up to 64 KB of bytes, with MSG_DONTWAIT or (if no check of the turn is due) no flags
+    @compiled  # in C only for up to 64 KB of bytes, with MSG_DONTWAIT or (if no check of the turn is due) no flags
     @calls_out
     def send(self, data: Any, flags: int = 0, /) -> int:
         """Send data; with a timeout or MSG_DONTWAIT, only the part that fits into the buffer. Parks: while the buffer
@@ -131,7 +131,7 @@ class socket(WaitAllSocket):
         sent: int = self.write_when_ready(flags, outside.sockets.send, data, flags | DONTWAIT)
         return sent if data.__class__ is bytes and sent == len(data) else self.send_whole_(data, sent, flags)
 
-    @compiled  # C: used for up to 64 KB of bytes without flags, if no check of the turn is due; send_rest() continues
+    @compiled  # in C only for up to 64 KB of bytes without flags, if no check of the turn is due; send_rest() continues
     def sendall(self, data: Any, flags: int = 0, /) -> None:
         """Send all data. Parks: while the send buffer is full (``write fd N``). The timeout is for the whole call."""
         self.sends_until_check -= 1  # the body of count_send(), repeated to save a call

@@ -133,14 +133,14 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
 
     # ---- reading
 
-    @compiled  # C: used only without flags, and only in the cases that C handles for read()
+    @compiled  # in C only without flags, in the cases that C handles for read()
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """Receive up to ``buflen`` bytes of one record. Parks: until a record arrives (``read fd N``)."""
         if self._sslobj is None or flags:
             return super().recv(buflen, flags)
         return self.read(buflen)  # type: ignore[no-any-return]
 
-    @compiled  # C: if there is no timeout and openssl_lock is free; after an OSError, read_again() continues
+    @compiled  # in C only without a timeout, if openssl_lock is free; after an OSError, read_again() continues
     def read(self, len: int = 1024, buffer: Any = None) -> Any:
         """Read up to ``len`` bytes, or into a buffer. Parks: until a record arrives (``read fd N``)."""
         connection = self._sslobj
@@ -224,7 +224,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
             data = data[sent:]
         super().sendall(data, flags)
 
-    @compiled  # C: used for up to 64 KB of bytes, with free locks and no pending piece; write_again() handles OSError
+    @compiled  # in C only for up to 64 KB of bytes, with free locks and no pending piece; write_again() handles OSError
     def write(self, data: Any) -> int:
         """Write like ``send``. Raises: TimeoutError, after which a part may have been sent. Returns: the number of
         bytes.

@@ -38,7 +38,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 @builtin_function
-@compiled  # C: used only for ints and floats in range
+@compiled  # in C only for ints and floats in range
 def sleep(seconds: float, /) -> None:
     """Sleep for at least ``seconds`` while other dhagas run; with 0, only yield to other runnable dhagas.
 

@@ -139,7 +139,7 @@ def test_the_annotated_semaphore_is_the_one_that_runs() -> None:
     source = (line.strip() for line in (ROOT / "dhaga/_sync/semaphore.py").read_text().splitlines())
     for line in re.sub(r"  #(?: \d+,)? \d+$", "", block, flags=re.MULTILINE).splitlines():
         if line:  # each in turn: `in` goes on in the source where the last one was found
-            assert any(re.sub(r"  # C:.*", "", each) == line.strip() for each in source), line
+            assert any(re.sub(r"  # in C .*", "", each) == line.strip() for each in source), line
 
 
 def test_the_list_of_c_names_has_all_that_the_twin_of_the_semaphore_takes_from_other_files() -> None:

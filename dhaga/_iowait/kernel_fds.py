@@ -21,7 +21,7 @@ standard_splice: Any = getattr(os, "splice", None)
 SPLICE_F_NONBLOCK = 2
 LARGEST_COUNT = 2**64 - 2
 PAUSES = 0.001, 0.02
-"""First and longest pause, in seconds, between two looks at a counter, because no event reports its value."""
+"""First and longest pause, in seconds, between two checks of a counter, because no event reports its value."""
 
 
 @builtin_function
@@ -44,7 +44,7 @@ def eventfd_write(fd: int, value: int) -> None:
 
 
 def has_room(fd: int, value: int) -> bool:
-    """Return whether a write of ``value`` need not wait. poll(2) tells only whether there is room for 1.
+    """Return whether a write of ``value`` need not wait. poll(2) reports only whether a write of 1 need not wait.
 
     The answer is also true for invalid arguments, and where /proc does not show the counter.
     """

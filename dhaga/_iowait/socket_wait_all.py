@@ -90,7 +90,7 @@ class WaitAllSocket(SendfileSocket):
 
 def brought_fds(ancillary: list[tuple[int, int, bytes]], flags: int, address: object) -> bool:
     """Return whether a received message has brought fds, which end a call with MSG_WAITALL early."""
-    # The flag tells of fds for which there was no room.
+    # The flag means that there was no room for some of the fds.
     return bool(flags & CTRUNC) or any(
         level == standard.SOL_SOCKET and kind == standard.SCM_RIGHTS for level, kind, _ in ancillary
     )

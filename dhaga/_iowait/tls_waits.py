@@ -76,7 +76,8 @@ class TLSWaits(TimeoutSocket):
             deadline = self.wait(reads, message, deadline)
 
     def is_broken(self) -> bool:
-        """Return whether the connection has ended in both directions, so that an error of a system call is its own.
+        """Return whether the connection has ended in both directions, so that an error of a system call belongs to this
+        connection.
 
         A second try would spoil the errors of later calls: in a second read of a broken connection, OpenSSL 3.6 begins
         an alert, and later refuses every write with BAD_LENGTH.

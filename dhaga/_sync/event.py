@@ -56,7 +56,7 @@ class Event(ConditionInside):
         warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
         return self._flag
 
-    @compiled  # C: used only if no other set() is running
+    @compiled  # in C only if no other set() is running
     def set(self) -> None:
         """Set the flag and wake all waiters. Parks: never. From: any thread, a signal handler, a finalizer."""
         # The check and the assignment are one line: a waiter that queued up in between would miss the flag.

@@ -191,7 +191,7 @@ class Lock(OwnedLock):
             found_nothing()
         return False
 
-    @compiled  # C: used only for a held lock
+    @compiled  # in C only for a held lock
     def release(self, kind: object = None, error: object = None, trace: object = None) -> None:
         """Hand the lock to the first waiter, or free it. From: any thread. Raises: RuntimeError if the lock is free."""
         # Check and release are in one line: a waiter that queued up in between would not be woken.
@@ -247,7 +247,7 @@ class RLock(OwnedLock):
         held = "unlocked" if self._holder is None else f"held by {name_of(self._holder)} {self._count} times"
         return f"<RLock {held}, {self._waiters.parked()} parked>"
 
-    @compiled  # C: for calls without arguments, on a lock that is free or held by the caller
+    @compiled  # in C only without arguments, for a lock that is free or held by the caller
     @calls_out
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock, or acquire it again. Parks: while another caller holds the lock (``lock.acquire``)."""
@@ -272,7 +272,7 @@ class RLock(OwnedLock):
         self._count = 1
         return True
 
-    @compiled  # C: used only for a lock that the caller holds
+    @compiled  # in C only for a lock that the caller holds
     def release(self, kind: object = None, error: object = None, trace: object = None) -> None:
         """Undo one ``acquire``; the last ``release`` frees the lock. Raises: RuntimeError if the caller is not the
         holder.
@@ -324,10 +324,11 @@ class RLock(OwnedLock):
 
 
 def was_handed_to(lock: RLock, me: greenlet) -> bool:
-    """Return whether the lock was handed to a wait of this greenlet that has not returned yet.
+    """Return whether this greenlet's wait has received the lock, but has not returned yet. If so, make the greenlet the
+    holder.
 
     From: a finalizer or a signal handler that interrupts the wait of main code or of an OS thread. The wait returns
-    only after that code, which must therefore not wait for the lock: this function makes the greenlet the holder.
+    only after that code has ended, so that code must not wait for the lock.
     """
     holder = lock._holder
     # A dhaga's __getattr__() would look for "own_greenlet" in vain.

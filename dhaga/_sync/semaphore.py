@@ -53,7 +53,7 @@ class Semaphore(ConditionInside):
             return False
         return self._waiters_.wait(True, self._hand_out_permits_, timeout) is not TIMED_OUT
 
-    @compiled  # C: used only for one permit
+    @compiled  # in C only for one permit
     def release(self, n: int = 1) -> None:
         """Release ``n`` permits, which the first waiters get. From: any thread. Raises: ValueError if n < 1."""
         if n < 1:
@@ -120,7 +120,7 @@ class BoundedSemaphore(Semaphore):
         super().__init__(value)
         self._initial_value = self._value
 
-    @compiled  # C: used only for one permit within the bound
+    @compiled  # in C only for one permit within the bound
     def release(self, n: int = 1) -> None:
         """Release ``n`` permits. Raises: ValueError if there would be more permits than initially."""
         # Check and addition are in one line, so that two threads do not both find room for the last permit.

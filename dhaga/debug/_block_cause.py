@@ -24,14 +24,16 @@ FACES = ("queue", "threading", "concurrent.futures", "subprocess", "socket", "ss
 """Standard modules whose waits block an OS thread unless the module is patched."""
 
 STILL_SHARE = 0.05
-"""An OS thread counts as waiting if it computed or waited for a processor for less than this share of a block.
+"""If an OS thread used a processor, or waited for one, for less than this share of a block, the thread counts as
+waiting in C.
 
 The limit lies between two cases. A thread that polls with ``sleep(0.01)`` computes for 1 to 2 % of the time. Each of
 ten threads that compute concurrently computes for 10 % of the time.
 """
 
 COMPUTING_SHARE = 0.5
-"""If an OS thread computed or waited for a processor for at least this share of a block, the cause is a computation."""
+"""If an OS thread used a processor, or waited for one, for at least this share of a block, the cause is a computation.
+"""
 
 LOCK_CALL = re.compile(r"\bwith\s+(?!.*\w\()|\.(acquire|__enter__)\(")
 QUEUE_CALL = re.compile(r"\.(get|put)\(")

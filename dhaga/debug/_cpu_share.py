@@ -33,11 +33,11 @@ WINDOW = 1.0
 """Length of a window in seconds. A share covers between one and two windows."""
 
 BLOCKING_HELD = 0.25
-"""A dhaga that holds its OS thread for a smaller share of the time is not reported as blocking."""
+"""A dhaga that holds its OS thread for less than this share of the time is not reported as blocking."""
 
 COMPUTED_PART = 0.25
-"""A dhaga that computes for a larger part of its held time is not reported as blocking, because the rest may be a wait
-for the interpreter lock. If four OS threads compute concurrently, each of them computes for a quarter of its time.
+"""A dhaga that computes for more than this part of its held time is not reported as blocking, because the rest may be a
+wait for the interpreter lock. If four OS threads compute concurrently, each of them computes for a quarter of its time.
 """
 
 SHORT_TURN = 0.000_1

@@ -71,13 +71,13 @@ class SchedulerView:
     """A scheduler with its main code and its dhagas, oldest first."""
 
     name: str
-    life: str  # how its event loop is run: implicit, own thread, guest or forked (see run_modes.py)
+    life: str  # the run mode: implicit, own thread, guest or forked (see run_modes.py)
     thread: int  # ident of its OS thread
     asleep: bool
-    held: bool  # whether it did not answer in time, and was inspected from another thread
+    held: bool  # whether the scheduler did not answer in time, and was inspected from another thread
     runnable: int
     dhagas: tuple[DhagaView, ...]
-    stack: Stack  # stack of its OS thread, if it was inspected from another thread
+    stack: Stack  # stack of the scheduler's OS thread, if ``held`` is true
     preemptions: int = 0  # number of turns ended because they took too long
     cpu_seconds: float | None = None  # CPU time of its OS thread so far; None if the platform does not report it
 

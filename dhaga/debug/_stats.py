@@ -56,7 +56,7 @@ class Stats:
     schedulers: tuple[SchedulerStats, ...]
     bounds: tuple[float, ...] = BOUNDS
     accelerator: str = ""  # "compiled (…)", or "pure Python (…)" with the reason
-    frame_chunks: FrameChunks | None = None  # None if they are not counted
+    frame_chunks: FrameChunks | None = None  # None if chunks are not counted
     preempted: tuple[tuple[str, int], ...] = ()  # the lines at which most turns were preempted, each with its count
 
 

@@ -29,7 +29,9 @@ standard_wait: Any = AbstractChannel.wait
 
 
 class Interrupted(TimeoutError):
-    """An error from outside, as a timeout: after a timeout, amqp keeps the bytes that it has read of a frame."""
+    """Replaces an error from outside. This class is a timeout error, because only after a timeout amqp keeps the
+    received part of a frame.
+    """
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class ConnectTimeout(OperationalError):  # type: ignore[misc]
 
 
 class ConnectLimit:
-    """The time limit of a connection that is being opened. The limit starts anew at each address."""
+    """The time limit of a connection that is being opened. The limit starts again at each address."""
 
     def __init__(self, connection: Any, clock: Callable[[], float]) -> None:
         self.connection = connection
@@ -113,7 +113,8 @@ def addresses(options: dict[str, str]) -> Iterator[Address]:
 def after(places: list[Address], host: str, port: str, peer: str, tried: int) -> list[Address]:
     """Return the places that follow the current one.
 
-    The current place is the host's place with the address ``peer``, or else the host's place number ``tried``.
+    The current place is the place of ``host`` with the address ``peer``. If there is no such place, it is the last of
+    the first ``tried`` places of ``host``.
     """
     same = [
         index for index, place in enumerate(places)

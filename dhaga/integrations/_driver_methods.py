@@ -67,7 +67,8 @@ def closing_if_interrupted(
 ) -> Method:
     """Return a method that calls ``close(self)`` if an error from outside, such as a cancel, interrupts it.
 
-    ``own``: classes of errors that the driver expects. After these, it decides itself about the connection.
+    ``own``: classes of errors that the driver expects. After such an error, the driver itself decides about the
+    connection.
     """
 
     @wraps(method)

@@ -206,7 +206,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         """Start the worker after the fork. No scheduler may exist yet. Parks: until the worker ends."""
         # The patch takes 0.2 s. A stop signal during the patch would call the master's handlers, and have no effect.
         pthread_sigmask(SIG_BLOCK, self.SIGNALS)
-        os.environ.update(self.cfg.env)  # gunicorn sets ``env`` only later, but it may contain DHAGA_PATCH
+        os.environ.update(self.cfg.env)  # gunicorn sets these variables later; one may be DHAGA_PATCH
         error = _doors.patch_for_door(*OWN_PACKAGES)
         if error is not None and self.age == 1:  # only the first worker warns
             self.log.warning("%s", _doors.unpatched_line("gunicorn's worker", error, WAY_OUT))
@@ -360,7 +360,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         before = copy_context()
         try:
             keep_alive = super().handle_request(name, request, response, address)
-            if response.cut_off:  # the client would read the next response as the rest of this one
+            if response.cut_off:  # the client would read the next response as the rest of this response
                 raise StopIteration
         except StopIteration:
             response.flush()

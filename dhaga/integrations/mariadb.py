@@ -4,9 +4,9 @@ A query in the text protocol is split: it is sent, the dhaga parks until the ser
 Commits, rollbacks and other commands of a connection are split likewise. Calls that cannot be split run in an OS thread
 while their caller is parked (``dhaga.offload``). These are the connect, ``ping``, ``reset``, ``change_user``,
 ``dump_debug_info``, ``reconnect``, prepared and bulk statements, reading further results, and sending a long query. A
-cancelled caller waits for the end of such a call, because the thread uses the connection. Only the caller of a connect
-does not wait after a cancel. The rows of a result are read in C right after the result's first bytes, so a large result
-over a slow line blocks the caller's OS thread.
+cancelled caller waits for the end of such a call, because the thread uses the connection. A cancelled connect is an
+exception: its caller continues at once. The rows of a result are read in C right after the result's first bytes, so a
+large result over a slow line blocks the caller's OS thread.
 As with threads, only one dhaga at a time may use a connection (DB API, threadsafety 1). If a cancel or a timeout ends
 the wait for an answer, the connection is cut off, because the next query would get this answer.
 In a patched program, a post-import hook calls ``install()`` as soon as mariadb is imported.

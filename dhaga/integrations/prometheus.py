@@ -1,4 +1,4 @@
-"""A collector for ``prometheus_client`` that exports the figures of ``dhaga.debug.stats()`` at each scrape.
+"""A collector for ``prometheus_client`` that exports ``dhaga.debug.stats()`` as metrics at each scrape.
 
 To use it, run ``pip install 'dhaga[prometheus]'`` and call ``REGISTRY.register(Collector())``.
 """
@@ -34,16 +34,16 @@ COUNTERS = {
 
 
 class Collector(Standard):
-    """A collector of the figures of all schedulers of this process. The label ``scheduler`` names the scheduler.
+    """Exports the metrics of all schedulers of this process. The label ``scheduler`` has the scheduler's name.
 
-    Figures of schedulers with the same name are added up; ``dhaga_busy`` is their mean. For each name, Prometheus
-    accepts only one sample of a figure.
+    If several schedulers have the same name, a sample is the sum of their values, and for ``dhaga_busy`` the mean.
+    Prometheus accepts only one sample of a metric for each label value.
     ``dhaga_delay_seconds``, the delay between a dhaga's wake and its next run, has samples only while a watchdog runs
     (``dhaga.debug.watch()``).
     """
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the current figures. Parks: never. From: any thread."""
+        """Yield the current metrics. Parks: never. From: any thread."""
         found = stats()
         named = {name: list(group) for name, group in groupby(found.schedulers, key=lambda each: each.name)}
         for field, words in GAUGES.items():

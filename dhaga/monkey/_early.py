@@ -86,7 +86,7 @@ def restart(
     options = {"pid": os.getpid(), "puts_off": puts_off, "patch": patching}
     path = path_of_restart(os.environ.get("PYTHONPATH", ""))
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # None if its descriptor was closed at the start
+        if stream is not None:  # None if the stream was closed at the start
             stream.flush()
     if folder is not None:
         os.chdir(folder)

@@ -54,8 +54,8 @@ FUTURES = ("Future", "as_completed", "wait")
 """Names of ``dhaga.futures``. The patch's table lacks them: under the patch, the standard names use Dhaga's locks."""
 
 PICKLE_NAMES = ("PickleBuffer", "PickleError", "PicklingError", "UnpicklingError")
-"""The names that the private ``pickle`` may import from its C module. Other names of the C module look up public
-classes.
+"""The names that the private ``pickle`` may import from its C module. The other functions of the C module look classes
+up in the public modules.
 """
 
 
@@ -146,7 +146,7 @@ class PrivateStdlib:
         return face
 
     def table_face(self, public: ModuleType) -> ModuleType:
-        """Return the face of a module of the table. The face's functions use the replaced names."""
+        """Return the face of a module of the table. Its functions are copies that use the replacements of the patch."""
         face = self.package_face(public)
         rebind_globals(public, vars(face))
         for cls, place, names in self.rows[public.__name__]:

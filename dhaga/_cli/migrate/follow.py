@@ -23,11 +23,11 @@ QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)(?=\.([A-Za-z_]\w*))")
 
 
 class Elsewhere:
-    """The attributes, and the names in modules, that each file of a tree uses. They are found by a text search, which
-    may find too many.
+    """The attributes, and the names in modules, that each file of a tree uses. A text search finds the names, and may
+    find too many.
 
-    If one file is looked up, an attribute of ``self`` in another file counts only if a class in that other file may be
-    derived from a class of the first file.
+    A use of ``self.NAME`` in another file counts only if that file imports from the queried file, directly or through
+    other files. Only then can one of its classes be derived from a class of the queried file.
     """
 
     def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:

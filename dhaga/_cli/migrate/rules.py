@@ -1,8 +1,9 @@
 """The rules of ``--rewrite``, which decide whether a use is changed. A change keeps the program's meaning, as far as
 the text shows this meaning.
 
-Each rule judges one use, and returns a Change or the reason why the use is left. Unknown uses are left. An object is
-changed with all of its uses or not at all. ``Greenlets`` decides for greenlets, ``INSTANCES`` for other objects.
+Each rule judges one use, and returns a Change or the reason why the use stays unchanged. Unknown uses stay unchanged.
+An object is changed with all of its uses or not at all. ``Greenlets`` decides for greenlets, ``INSTANCES`` for other
+objects.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Rules:
         ]
 
     def judge(self, use: Use) -> Change | str:
-        """Return the change of a use, or the reason why the use is left."""
+        """Return the change of a use, or the reason why the use stays unchanged."""
         if use.load is None or use.binding is None:
             return "it comes from a star import" if use.load is not None else "it is a string"
         for paths, rule in self.rules:
@@ -131,7 +132,9 @@ class Rules:
         return Change("dhaga.monkey.patch", self._depth(use))
 
     def _face(self, use: Use) -> Change | str:
-        """Return the change that imports a module's names from Dhaga's module, or the reason why the use is left."""
+        """Return the change that imports a module's names from Dhaga's module, or the reason why the use stays
+        unchanged.
+        """
         assert use.load is not None and use.binding is not None and use.binding.path is not None
         parts = use.path.split(".")
         imported = use.binding.path.count(".") + 1

@@ -1,7 +1,8 @@
-"""Finds the meaning of names in a module: its scopes, the bindings of names in each scope, and the uses of names.
+"""Finds the objects to which a module's names refer: the module's scopes, the bindings of names in each scope, and the
+uses of names.
 
-A name means a library's object if all bindings of the name in its scope import that object. A name that also has other
-bindings is ambiguous. Code is never executed, so computed names (``getattr``, ``exec``) are not found.
+A name refers to a library's object if all bindings of the name in its scope import that object. A name that also has
+other bindings is ambiguous. Code is never executed, so computed names (``getattr``, ``exec``) are not found.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Scope:
         return self if self.parent is None else self.parent.module
 
     def home_of(self, name: str) -> Scope | None:
-        """Return the scope of the variable that a name means here; None for a builtin or an unknown name."""
+        """Return the scope of the variable to which a name refers here; None for a builtin or an unknown name."""
         if self.elsewhere.get(name):
             return self.module if name in self.module.bindings else None
         scope: Scope | None = self

@@ -2,22 +2,23 @@
 
 Python is the source of truth. Each compiled function has a Python twin of the same name, which `twin()` receives and
 keeps; fast_paths/compiled_functions.h lists the functions. A compiled function handles only the common case: the caller
-is a dhaga, no error is pending, and no hook or trace function changes the call. In every other case it calls its Python
-twin with the same arguments; changes made before that call do not disturb the twin. So readers, type checkers and
-debuggers use the Python functions, and the rare cases exist only in Python.
+is a dhaga, no error is pending, and no hook or trace function changes the call. In every other case, the function calls
+its Python twin with the same arguments; changes made before that call do not disturb the twin. So readers, type
+checkers and debuggers use the Python functions, and the rare cases exist only in Python.
 
 Access to Python objects: the classes stay Python classes with __slots__. The offset of a slot is read once per class,
 from its member descriptor (PyMemberDescrObject), and checked. If the descriptor belongs to a foreign class, or its slot
 does not hold a plain object, `twin()` and `layout()` raise TypeError. A slot is read and written only in an object
-whose type was checked to be that class. A deque is used through its own methods, a list through PyList_*. Only
-free-threaded builds need private functions of CPython.
-(Members of C types would be as quick for Python; greenlet's type is a C++ object that is not made to be extended in C.)
+whose class was checked. A deque is used through its own methods, a list through PyList_*. Only free-threaded builds
+need private functions of CPython.
+Rejected: classes written in C. Python reads their members no faster than slots, and greenlet's type, a C++ object, is
+not made for subclasses in C.
 
-Atomic steps: other OS threads and signal handlers run only in a call into Python, or when a reference is dropped that
-may be the last one. Changes that belong together are made between two such places. Functions with such a place are
-marked CALLS. Across such a place C holds only owned references, and after it all slots are read anew. On free-threaded
-builds other OS threads run at any time: there the macros of fast_paths/steps.h make a step atomic. With the interpreter
-lock these macros have no effect.
+Atomic steps: other OS threads and signal handlers run only at two kinds of places: a call into Python, and the drop of
+a reference that may be the last one. Changes that belong together are made between two such places. Functions that
+contain such a place are marked CALLS. At such a place C holds only owned references, and afterwards all slots are read
+again. On free-threaded builds other OS threads run at any time. On these builds the macros of fast_paths/steps.h make a
+step atomic. With the interpreter lock these macros have no effect.
 
 Invariants of Dhaga, each with the C function that keeps it:
 - a wake counts once: the waker that takes the waiter out of its ticket resumes the waiter (take_waiter);
@@ -84,7 +85,8 @@ static struct {
 #include "fast_paths/compiled_functions.h"
 };
 
-/* An attribute of a class by its name, borrowed: this lookup calls nothing, unlike getattr(). */
+/* Return an attribute of a class by its name, as a borrowed reference. Unlike getattr(), this lookup runs no Python
+code. */
 static PyObject *
 in_class(PyTypeObject *type, PyObject *name)
 {
@@ -337,7 +339,7 @@ start(PyObject *module)
         (plain_fileno = imported("_socket", "socket", "fileno")) == NULL) {
         return -1;
     }
-    /* None where the platform has no epoll: no object has the type None. */
+    /* None if the platform has no epoll: then no object passes the check of the type. */
     if ((epoll_type = (PyTypeObject *)imported("dhaga._kernel.originals", "epoll", NULL)) == NULL) {
         return -1;
     }

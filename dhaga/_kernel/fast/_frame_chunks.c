@@ -9,18 +9,20 @@ Requests of all other sizes are passed on.
 
 Each OS thread has its own list (in a `keeper`), so that no thread waits for another thread. A chunk goes into the list
 of the thread that frees it. The price: chunks that a thread keeps serve no other thread, even if the first thread
-starts no more greenlets. Rejected: one list under a mutex. With the interpreter lock this takes as many instructions;
-without that lock, threads would wait for the mutex.
+starts no more greenlets. Rejected: one list under a mutex. With the interpreter lock, such a list takes as many
+instructions as the separate lists. Without that lock, threads would wait for the mutex.
 
 Above the cap, freed chunks are emptied on Linux: see emptied_chunks.h.
 
 When, and in which threads, the functions run:
-- alloc and free: any thread, of any interpreter, with or without an interpreter lock (a thread state may be deleted
-  without it). They touch only the calling thread's keeper. Only a thread's first call takes the mutex, to register it.
-- The allocator belongs to the process. One interpreter installs it; a later install does nothing. An OS thread that
-  runs several interpreters has one keeper for all of them.
-- A thread's end: the destructor of a key frees its list. If later destructors free a chunk, it is passed on. The keeper
-  is on the heap, since macOS frees thread-local variables before that destructor runs.
+- alloc and free: in any thread of any interpreter, with or without an interpreter lock (a thread state may be deleted
+  without the lock). These functions touch only the calling thread's keeper. Only a thread's first call takes the mutex,
+  to register the keeper.
+- The allocator belongs to the process. The first call of install() installs the allocator; later calls, in any
+  interpreter, do nothing. An OS thread that runs several interpreters has one keeper for all of them.
+- A thread's end: the destructor of a thread-specific key frees the thread's list. A chunk that a later destructor frees
+  goes to the former allocator. The keeper is on the heap, because macOS frees thread-local variables before the
+  destructor runs.
 - fork(): the forking thread holds the mutex, so the child finds an intact registry. The other threads do not exist in
   the child, which frees their lists.
 - Exit: the allocator stays installed and the chunks stay kept, because frames are pushed until the very end. CPython
@@ -34,7 +36,7 @@ Invariants:
 
 Another allocator may be installed after this one. If that allocator passes calls on to this one, chunks are kept as
 before. Otherwise no further call comes here, and kept chunks stay until give_back(). This module never installs itself
-twice: it would then pass calls on to an allocator that passes them back. */
+twice, because the two allocators would then pass each call to each other without end. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -82,7 +84,7 @@ typedef struct keeper {
 
 static PyObjectArenaAllocator former;
 static size_t cap;
-static size_t page_size; /* 0: chunks are not emptied: a chunk is less than a page, or the system is not Linux */
+static size_t page_size; /* 0 if no chunk is emptied: a chunk is less than a page, or the system is not Linux */
 static pthread_key_t end_of_thread;
 
 /* The keeper of this thread: NULL before its first chunk. */
@@ -143,7 +145,7 @@ free_list(keeper *of)
 
 #include "emptied_chunks.h"
 
-/* Take a keeper out of the registry, whose mutex is held. */
+/* Remove a keeper from the registry. The caller holds the mutex. */
 static void
 forget(keeper *gone)
 {
@@ -249,7 +251,7 @@ chunk_free(void *Py_UNUSED(context), void *address, size_t size)
     if (mine != NULL && read_figure(&mine->kept) < cap) {
         kept_chunk *chunk = address;
         chunk->next = mine->list;
-        atomic_thread_fence(memory_order_release); /* a fork in another thread copies a whole list */
+        atomic_thread_fence(memory_order_release); /* so that a fork in another thread copies an intact list */
         mine->list = chunk;
         count(&mine->kept, 1);
         return;
@@ -269,8 +271,8 @@ PyDoc_STRVAR(install_doc,
 static PyObject *
 install(PyObject *Py_UNUSED(module), PyObject *argument)
 {
-    /* A flag, and not the mutex: interpreters with their own locks may call this function at the same time, and no fork
-    may find the mutex held before the fork handlers are registered. */
+    /* A flag is needed, because interpreters with their own locks may call this function at the same time. It is not
+    the mutex, because no fork may find the mutex held before the fork handlers are registered. */
     static atomic_flag installed = ATOMIC_FLAG_INIT;
     PyObjectArenaAllocator ours;
     Py_ssize_t most = PyLong_AsSsize_t(argument);
@@ -302,9 +304,9 @@ install(PyObject *Py_UNUSED(module), PyObject *argument)
     page_size = CHUNK % page_size == 0 ? page_size : 0;
 #endif
     PyObject_GetArenaAllocator(&former);
-    /* An interpreter with a lock of its own, or a thread without any, may read CPython's three pointers while they are
-    replaced one by one. So any mix of old and new pointers must work: the former context stays (these functions use
-    none), and each allocator may free the other's chunks (invariant 1). The fence keeps invariant 3. */
+    /* CPython replaces the three pointers of an allocator one by one. Meanwhile a thread without this interpreter's
+    lock may read some old and some new pointers. Any such mix works: the context stays the same, and each allocator may
+    free the other's chunks (invariant 1). The fence keeps invariant 3. */
     ours.ctx = former.ctx;
     ours.alloc = chunk_alloc;
     ours.free = chunk_free;

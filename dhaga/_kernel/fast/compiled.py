@@ -8,8 +8,8 @@ functions; ``python_twin`` returns the Python function even if it was replaced. 
 
 In the common case the caller is a dhaga without pending errors, and no hook, trace function or asyncio loop is in use.
 A method's object is an instance of a class of Dhaga, with the usual types in its slots. No compiled method was
-overridden or replaced. Arguments are positional, and a timeout is None or above 0. A comment beside a tag, ``# C: …``,
-names further assumptions of the C code.
+overridden or replaced. Arguments are positional, and a timeout is None or above 0. A comment beside a tag (``# in C
+only …``) names further assumptions of the C code.
 
 A class whose slots the fast paths read, and which has no compiled method of its own, is tagged ``@known_layout``.
 Rejected: base classes that are C types. Python reads members of C types no faster than slots. Greenlet's type can only

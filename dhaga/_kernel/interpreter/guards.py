@@ -71,7 +71,9 @@ else:
         _guard = new_guard()
 
     class TicketDeque(deque):
-        """Base of wait queues. They change only under their owners' guards: the owners read them in atomic lines."""
+        """Base of wait queues. A queue changes only under its owner's guard, because the owner reads the queue in
+        atomic lines.
+        """
 
         __slots__ = ("_guard",)
 

@@ -35,7 +35,9 @@ def check_interpreter() -> None:
 
 
 def is_subinterpreter() -> bool:
-    """Return whether this is a subinterpreter. The private module has no public counterpart before CPython 3.14."""
+    """Return whether this interpreter is a subinterpreter. The private module has no public counterpart before CPython
+    3.14.
+    """
     try:
         if sys.version_info >= (3, 13):
             import _interpreters as interpreters

@@ -202,8 +202,8 @@ class Watcher:
                 self.events.arm(scheduler)
         if lasted >= stalls.SECONDS and computed < lasted * stalls.STILL_SHARE and beat.looks >= stalls.LEAST_LOOKS:
             stalls.report(scheduler, beat.heartbeat, lasted)
-            # The count begins anew: if this turn later waits at another place, that wait is reported after the same
-            # time.
+            # The checks are counted from 0 again. If this turn later waits at another place, that wait is reported
+            # after the same time.
             beat.since, beat.computed, beat.looks = now, beat.computed + computed, 0
 
 

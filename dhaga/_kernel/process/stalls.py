@@ -25,7 +25,7 @@ STILL_SHARE = 0.02
 """The lowest CPU time, as a share of a turn's time, at which the OS thread counts as computing, and not as waiting."""
 
 LEAST_LOOKS = 20
-"""The least number of checks before a stall is reported. A stopped process makes no checks, so its stop is not
+"""The minimum number of checks before a stall is reported. A stopped process makes no checks, so its stop is not
 reported.
 """
 

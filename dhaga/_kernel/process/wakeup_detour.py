@@ -37,8 +37,8 @@ diverted: list[int] = []
 
 
 class Resend:
-    """A deferred signal. A thread of its own sends the signal again: once, or until the signal arrives if Dhaga's pipe
-    replaces the program's fd.
+    """A deferred signal, which a helper thread sends again. While Dhaga's pipe replaces the program's fd, the thread
+    repeats the signal until it arrives.
     """
 
     __slots__ = ("arrived", "handler", "number", "times")
@@ -51,7 +51,7 @@ class Resend:
         self.arrived = False
 
     def send(self, pause: float) -> None:
-        """Send the signal after a pause, in which the main thread may leave this package. From: a thread of its own."""
+        """Send the signal after a pause, in which the main thread may leave this package. From: a helper thread."""
         originals.thread_sleep(pause)
         while self.send_once() and diverted:
             originals.thread_sleep(REPEAT_SECONDS)
@@ -119,7 +119,7 @@ def give_back() -> None:
     gone = resends[:]
     while diverted:
         fd, pipe = diverted.pop(), pipes[0]
-        with suppress(OSError, ValueError):  # the program has closed it
+        with suppress(OSError, ValueError):  # the program has closed its fd
             current = set_wakeup_fd(fd, warn_on_full_buffer=False)
             # The program has set another fd meanwhile.
             if current != pipe.write_end.fileno():

@@ -168,7 +168,7 @@ class Epoll(EdgeTriggered):
     def unwatch(self, fd: int, interest: int) -> None:
         self.epoll.unregister(fd)
 
-    @compiled  # C: wakes a single reader itself; the methods dispatch() and ready() do the rest
+    @compiled  # in C, with the wake of a single reader; the methods dispatch() and ready() do the rest
     def poll(self) -> None:
         watchers, fd_sharers = self.watchers, self.fd_sharers or None
         found = self.epoll.poll(0, BATCH)

@@ -51,11 +51,11 @@ def is_served(waiter: Any, queue: Waiters) -> bool:
 def take_back_hand_overs(survivors: tuple[Any, ...]) -> None:
     """In a forked child, take back hand-overs to waiters that have not run since, and never run in the child.
 
-    As with OS threads, such a lock is free, and such an item is in its queue. ``survivors``: the waiters that continue
-    in the child.
+    The locks become free, and the items return to their queues, as if the waiters were OS threads. ``survivors``: the
+    waiters that continue in the child.
     """
     woken = [waiter for scheduler in list(schedulers) for waiter in scheduler.woken()] + members(os_threads)
-    # The item that was handed over first becomes the first one again.
+    # The item that was handed over first becomes the first item of its queue again.
     for waiter in reversed(woken):
         if any(waiter is survivor for survivor in survivors):
             continue

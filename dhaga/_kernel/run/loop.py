@@ -83,7 +83,7 @@ class WakeupPipe(SignalPipe):
         super().close()
 
 
-@compiled  # C: polls without releasing the interpreter lock
+@compiled  # in C, without a release of the interpreter lock
 def has_event(fd: int) -> bool:
     """Return whether a selector, given by its fd, may have an event. The Python function always returns True.
 

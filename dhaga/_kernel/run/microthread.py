@@ -81,8 +81,8 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
     # ``dhaga.compat`` stand for greenlets of gevent or eventlet, and not for threads.
     stands_for_thread: ClassVar[bool] = True
 
-    # Whether the dhaga makes calls for a server or an executor. A thread that made these calls would not be a daemon,
-    # and a new thread inherits this setting. So threads that a call starts are not daemons by default.
+    # Whether the dhaga makes calls for a server or an executor. The Thread that ``current_thread()`` returns in such a
+    # call is then not a daemon, as in a standard executor. Threads that the call starts inherit this setting.
     makes_calls: ClassVar[bool] = False
 
     def __init__(
@@ -99,7 +99,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         # A compiled __init__ would hide the signature of the class from inspect.
         self.set_up_dhaga(scheduler, fn, args, kwargs, name, daemon, context, priority)
 
-    @compiled  # C: priority NORMAL, and a plain function
+    @compiled  # in C only for priority NORMAL and a plain function
     def set_up_dhaga(
         self,
         scheduler: Scheduler,
@@ -174,7 +174,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         return f"<Dhaga {self.name} {self.state}{f' {self.reason}' if self.reason else ''}>"
 
     # Compiled for dhagas only: main code and OS threads use the Python functions.
-    if not TYPE_CHECKING:  # type checkers see the inherited ones
+    if not TYPE_CHECKING:  # type checkers see the inherited methods
         prepare_park = compiled(Waiter.prepare_park)
         park_within = compiled(Waiter.park_within)
         deliver_wake = compiled(Waiter.deliver_wake)
@@ -185,7 +185,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         """Return whether the dhaga has not ended yet."""
         return not self.has_ended
 
-    @compiled  # C: a Python function, no keyword arguments
+    @compiled  # in C only for a Python function without keyword arguments
     @calls_out
     def run(self, *_: object) -> None:
         """Call the function and end the dhaga. From: only the greenlet's first switch."""
@@ -266,7 +266,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
             unseen.error = None
         return self._error.with_traceback(getattr(self, "_trace", None))
 
-    @compiled  # C: at most one joiner, no thread-locals
+    @compiled  # in C only for at most one joiner, without thread-locals
     def _end(self) -> None:
         """Drop the arguments and the dhaga's thread-locals, set the state to DONE, and wake the joiners."""
         # A finalizer of a dropped object may park, and a park uses the attributes that hold the outcome.
@@ -304,7 +304,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
             # A joiner of several dhagas learns from the wake's value which dhaga has ended.
             joiner.deliver_wake(self)
 
-    @compiled  # C: no timeout
+    @compiled  # in C only without a timeout
     def wait_for_end(self, timeout: float | None) -> bool:
         """Park until the dhaga has ended. Returns: False after ``timeout`` seconds.
 

@@ -29,7 +29,8 @@ class Poller:
         self.to_recheck: list[FdWatcher] = []
         # The number of events so far, for statistics.
         self.events: int = 0
-        # The watcher at which has_waiters() last found a waiter. At the next call, it usually has a waiter again.
+        # The watcher at which has_waiters() last found a waiter. has_waiters() checks this watcher first, because it
+        # usually has a waiter again.
         self.last_waited_on: FdWatcher | None = None
 
     def __repr__(self) -> str:

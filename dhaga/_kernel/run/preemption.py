@@ -13,7 +13,7 @@ thread. An overlong turn ends at the first of two places:
 The dhaga then waits behind the other runnable dhagas, as after a yield. When the dhaga continues, a pending error may
 be raised in it: see ``deadline_strikes.py``. A turn never ends where the interpreter could not switch OS threads, or
 while the code uses something that belongs to the OS thread, such as a lock or an event loop: see ``may_end_turn``.
-CPython 3.11 has no layer two, because the substitutes are unfit: a trace function would always cost time, a pending
+CPython 3.11 has no layer two, because no substitute is suitable: a trace function would always cost time, a pending
 call is not reentrant, and a signal interrupts system calls.
 Rejected: events for the whole process. For each function that runs while there are events, CPython would rewrite the
 bytecode twice: after the events begin, and again after they have ended.

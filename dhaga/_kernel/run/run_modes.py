@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from .scheduler import Scheduler
 
 # When an OS thread has ended, greenlet 3.5 searches for owners of the thread's first greenlet with gc.get_referrers. If
-# there is no owner, greenlet drops a reference as leaked. This line turns the search off, for two reasons. First, the
-# hub of a stopped scheduler may be a thread's first greenlet. The hub has no owner while a garbage collection finalizes
-# the hub, perhaps in another thread: the collection then used freed memory. On Python 3.11 and 3.12, if each thread of
-# a pool began with a collection, one of the first five pools crashed. Second, in a process with 300,000 objects the
-# search took 5 ms at the end of each thread.
+# there is no owner, greenlet considers a reference leaked, and drops it. This line turns the search off, for two
+# reasons. First, the hub of a stopped scheduler may be a thread's first greenlet. The hub has no owner while a garbage
+# collection finalizes the hub, perhaps in another thread: the collection then used freed memory. On Python 3.11 and
+# 3.12, if each thread of a pool began with a collection, one of the first five pools crashed. Second, in a process with
+# 300,000 objects the search took 5 ms at the end of each thread.
 enable_optional_cleanup(False)
 
 
@@ -324,7 +324,7 @@ class OwnThreadMode(RunMode, Guarded):
 
     def cancel_and_end_lap(self) -> None:
         self.scheduler._cancel_for_end(f"{self.scheduler.name} stops")
-        # Without this call, no lap would follow if there was no dhaga to cancel, and is_over() would not be called.
+        # If there was no dhaga to cancel, no lap follows, and only this call leads to a call of is_over().
         self.scheduler.loop.call_soon(self.scheduler._end_lap)
 
     def wake_stop_waiters(self) -> None:

@@ -1,7 +1,7 @@
 """The scheduler: it chooses the dhaga that runs next, and switches to it. No other module switches.
 
-When a dhaga parks, it switches directly to the next dhaga in the run queue, without the hub (the greenlet in which the
-loop runs) between them: this is one greenlet switch instead of two. If the run queue is empty, the dhaga polls once
+When a dhaga parks, it switches directly to the next dhaga in the run queue. A detour through the hub (the greenlet in
+which the loop runs) would take two greenlet switches instead of one. If the run queue is empty, the dhaga polls once
 (``_pick_next``). If there is still no runnable entry, the dhaga switches to the hub, and the lap ends. The other parts
 of a scheduler are in ``lap.py`` (the length of a lap and the work before and after it), ``membership.py`` (adding and
 removing dhagas), ``attachment.py`` (the OS thread) and ``scheduler_state.py`` (the attributes).
@@ -123,8 +123,8 @@ class Scheduler(Attachment):
 
     # ---- switching
 
-    if not TYPE_CHECKING:  # type checkers see the inherited one
-        admit = compiled(Membership.admit)  # C: priority NORMAL, on a scheduler that is awake and does not end
+    if not TYPE_CHECKING:  # type checkers see the inherited method
+        admit = compiled(Membership.admit)  # in C only for priority NORMAL, on an awake scheduler that does not end
 
     @compiled
     def _park(self, me: Waiter) -> Any:
@@ -365,7 +365,7 @@ class Scheduler(Attachment):
         self.stop()
 
 
-@compiled  # C: an int or a float
+@compiled  # in C only for an int or a float
 def sleep(seconds: float = 0) -> None:
     """Yield to other dhagas for at least ``seconds``. With 0, yield to the dhagas that are already in the run queue.
 

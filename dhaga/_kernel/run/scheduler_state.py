@@ -120,9 +120,9 @@ class SchedulerState:
         self._low: LowQueue
         self._new_work: NewWorkQueue
         self._preempted: PreemptedQueue
-        # Units of work (see new_work.py): the number of those that have begun and not ended,
+        # The number of units of work (see new_work.py) that have begun and not ended.
         self.units_in_progress: int = 0
-        # and the turn (the number of switches before it) in which the last one began.
+        # The turn in which the last unit of work began, identified by the number of switches before the turn.
         self.last_unit_turn: int = -1
         self.timers: Timers = Timers()
         self.hub: Any = None

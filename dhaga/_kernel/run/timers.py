@@ -70,7 +70,7 @@ class Timers:
     def __repr__(self) -> str:
         return f"<Timers {len(self)} armed, {self.discarded} discarded>"
 
-    @compiled  # C: a dhaga of priority NORMAL, or an object that is not a dhaga
+    @compiled  # in C only for a dhaga of priority NORMAL, or an object that is not a dhaga
     def add(self, deadline: float, expiring: Expiring) -> Entry:
         """Schedule ``expiring._expire()`` at ``deadline`` (seconds of the scheduler's clock). Returns: the entry."""
         entry: Entry = [deadline, self.sequence(), expiring]
@@ -79,7 +79,7 @@ class Timers:
             heappush(self.urgent, entry)
         return entry
 
-    @compiled  # C: a heap that need not be compacted
+    @compiled  # in C only for a heap that need not be rebuilt
     def discard(self, entry: Entry) -> None:
         """Discard an entry. No-op if the entry has already fired or been discarded."""
         if entry[2] is None:
@@ -95,7 +95,7 @@ class Timers:
             self.urgent[:] = armed(self.urgent)
             heapify(self.urgent)
 
-    @compiled  # C: no urgent entries
+    @compiled  # in C only without urgent entries
     def fire(self, now: float) -> bool:
         """Expire one batch of the entries due at ``now``, ordered by deadline and then by time of addition.
 

@@ -28,7 +28,7 @@ TURN_SECONDS = 0.001
 loop's turn between two laps takes 15 µs, which is 1.5 % of the budget.
 
 Measured: one client flooded the server, and a request of another client took 20 ms. The request's dhagas parked several
-times, and waited for about five turns of the flooding client's dhaga: together 6 of the 20 ms.
+times, and waited for about five turns of the flooding client's dhaga. These waits took 6 of the 20 ms.
 """
 
 CALLS_PER_CHECK = 8

@@ -7,15 +7,15 @@ good when all of these conditions hold:
 - no waiter is parked on a file descriptor, and the program has added no handler of its own to the loop;
 - no waiter and no Task of the loop waits for a Future that code outside Dhaga may end (``mark_own``);
 - no call is under way in an offload thread, and the program has no Python signal handler that could wake a waiter;
-- every other OS thread is also stuck. Three kinds of threads are stuck: the thread of a stuck scheduler whose loop has
-  no new callback, a thread that is blocked without a timeout on one of Dhaga's objects, and an idle helper thread. Any
-  other live thread could still wake a waiter, because Dhaga does not know which objects the thread can reach. The same
-  applies to a thread that was created but has not begun to run. Dhaga then reports nothing, and checks again every
+- every other OS thread is also stuck. A thread is stuck if its scheduler is stuck and its loop has no new callback, if
+  the thread is blocked without a timeout on one of Dhaga's objects, or if it is an idle helper thread. Any other live
+  thread could still wake a waiter, because Dhaga does not know which objects the thread can reach. The same applies to
+  a thread that was created but has not begun to run. Dhaga then reports nothing, and checks again every
   ``RECHECK_SECONDS``, because a thread may end without notice.
 
 A guest scheduler never reports a deadlock, because its host may always have more work. A plain OS thread never reports
-a deadlock either. Dhaga does not detect a thread of C code that has not called Python yet. If such a thread could wake
-a waiter, only an open Future prevents a Deadlock.
+a deadlock either. Dhaga does not detect a thread of C code that has not called Python yet. Although such a thread could
+wake a waiter, Dhaga raises a Deadlock, unless a waiter waits for a Future.
 Each thread sets its own mark (``stuck``, ``blocked``, ``idle``) before it sleeps. The thread, or the code that wakes
 the thread, removes the mark. No lock is used: ``version`` grows with each change that matters. A scheduler reads the
 marks one by one. If ``version`` has grown meanwhile, the marks may not have been set at the same moment, and the
@@ -92,7 +92,7 @@ class DeadlockWatch:
     def __init__(self, scheduler: Scheduler, schedulers: Collection[Scheduler]) -> None:
         self.scheduler = scheduler
         self.schedulers = schedulers
-        # The time before which a costly check of the fds and the waits is not repeated.
+        # The earliest time of the next check of the fds and Futures, if that check is costly.
         self.next_costly_look: float = 0.0
 
     def begin(self) -> float | None:
@@ -140,7 +140,8 @@ class DeadlockWatch:
     def awaits_open_future(self) -> bool:
         """Return whether a waiter or a Task of the loop waits for a Future that code outside Dhaga may end. O(n).
 
-        Only a private attribute of a Task names the awaited Future; another kind of Task may wait for anything.
+        A private attribute of asyncio's Task names the awaited Future. A Task of another class, without this attribute,
+        counts as waiting for such a Future.
         """
         scheduler = self.scheduler
         return (

@@ -86,7 +86,7 @@ class WaitQueue(TicketDeque[list[Waiter]]):
         tickets = [*self]  # atomic
         return sum(map(bool, tickets))
 
-    @compiled  # C: an open queue
+    @compiled  # in C only for an open queue
     def wait(self, available: object, serve: Callable[[], object], timeout: float | None = None) -> Any:
         """Join the queue and park until served.
 

@@ -70,7 +70,7 @@ def printing_to(file: Any) -> Iterator[None]:
         if not consoles:
             for name in STREAMS:
                 stream = getattr(sys, name)
-                if isinstance(stream, Output):  # not if the program has replaced it meanwhile
+                if isinstance(stream, Output):  # false if the program has replaced the stream meanwhile
                     setattr(sys, name, stream.standard)
 
 

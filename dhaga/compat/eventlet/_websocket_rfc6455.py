@@ -221,7 +221,7 @@ class RFC6455WebSocket(WebSocket):
                 return message.getvalue()
 
     def _recv_frame(self, message: Message | None = None) -> Message | None:
-        """Receive a frame. Returns: the frame's message; for a control frame, ``message``."""
+        """Receive a frame. Returns: the frame's message; after a control frame, the argument ``message``."""
         yield_if_due()  # one recv() may return 10,900 empty frames
         self._taken = 0
         message = self._parse_frame(message)

@@ -15,7 +15,9 @@ __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 
 
 class FreePermit:
-    """The turn of a caller of ``Semaphore.wait`` among the waiters: the caller sees a permit and leaves it."""
+    """The place of a caller of ``Semaphore.wait`` among the waiters. In its turn, the caller is woken, but does not get
+    the permit.
+    """
 
     __slots__ = ("come", "counter", "permits")
 

@@ -46,7 +46,8 @@ class InspectorClient:
         self.close()
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
-        """Send one query and return its answer. After a timeout, connect anew: the late answer belongs to no query.
+        """Send one query and return its answer. After a timeout, open a new connection, because a late answer would be
+        taken for the answer to the next query.
 
         Blocks: at most ``ANSWER_SECONDS``. Raises: NotAnswered, also if the query is refused; ProcessEnded.
         """

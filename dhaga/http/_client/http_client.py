@@ -131,7 +131,7 @@ class HTTPClient:
     def close_on(self, scheduler: Scheduler) -> None:
         """Close the Tornado client of one scheduler. From: the scheduler's thread."""
         client: Any = self.clients.pop(scheduler, None)
-        if client is None:  # an earlier call has closed it
+        if client is None:  # an earlier call has closed the client
             return
         own = [fetch for fetch in list(self.fetches) if fetch.scheduler is scheduler]
         for fetch in own:

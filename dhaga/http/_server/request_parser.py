@@ -66,8 +66,8 @@ class RequestParser:
     ``buffer``: bytes received but not parsed yet, set by the caller.
     ``complete``: whether the current message is parsed to its end.
     ``pieces``: pieces of the current body that the app has not read yet.
-    ``known_block``: the bytes of all fields of a head, kept if the previous head had the same fields; b"" until then.
-    ``known_fields``: the keys and values of these fields in the environ.
+    ``known_block``: the bytes of all fields of the last head whose predecessor had the same fields; b"" before the
+    first such head. ``known_fields``: the keys and values of these fields in the environ.
     """
 
     __slots__ = (
@@ -340,7 +340,7 @@ class RequestParser:
         try:
             self.feed_body_part()
         except Refusal as refusal:
-            self.error, self.complete = refusal, False  # a body that is refused at its last byte has no end either
+            self.error, self.complete = refusal, False  # a body refused at its last byte is not complete either
             raise
 
     def feed_body_part(self) -> None:

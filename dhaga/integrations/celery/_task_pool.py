@@ -345,7 +345,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
 
     def close_threads(self) -> None:
         worker_pool = self.started_pool()
-        if worker_pool.closed:  # a second signal has closed it
+        if worker_pool.closed:  # a second signal has closed the pool
             return
         unended = [job.title for job in self.jobs.values()]
         if unended:

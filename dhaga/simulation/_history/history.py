@@ -68,7 +68,7 @@ class Call:
             self.ended_at, self.ended = time.monotonic(), next(self.history.order)
 
     def cancel(self) -> None:
-        """Remove the call from the history, because the call has no effect, neither now nor later."""
+        """Remove the call from the history, because the call has had no effect, and will have none later."""
         self.history.calls.remove(self)
 
 

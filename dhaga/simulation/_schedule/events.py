@@ -12,7 +12,7 @@ from typing import NamedTuple
 from .members import Members
 
 KEPT = 200
-"""The number of last events that a run keeps by default."""
+"""The number of most recent events that a run keeps by default."""
 
 FD = re.compile(r"\bfd (\d+)")
 """The pattern of an fd in the reason of a park. The fd's number is not hashed: it depends on files opened before."""
@@ -54,7 +54,7 @@ def without_fds(what: str) -> str:
 
 
 class Log:
-    """The events of a run. ``keep``: the number of last events to keep; None: keep all."""
+    """The events of a run. ``keep``: the number of most recent events to keep; None: keep all."""
 
     def __init__(self, keep: int | None = KEPT) -> None:
         # Plain tuples, because few events are read, and making an Event takes 0.3 µs.

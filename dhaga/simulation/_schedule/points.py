@@ -31,7 +31,7 @@ TOOL_NAME = "dhaga simulation"
 KINDS = ("lines", "instructions")
 
 LINES_KEPT = 100_000
-"""The number of last lines that a run keeps for reports."""
+"""The number of most recent lines that a run keeps for reports."""
 
 
 @cache

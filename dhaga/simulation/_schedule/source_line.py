@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..._kernel.stacks import source_of
 
 LOOKED_AT = 1_000
-"""The number of last lines in which ``last_line_of`` searches."""
+"""The number of most recent lines in which ``last_line_of`` searches."""
 
 
 class SourceLine(NamedTuple):
@@ -34,5 +34,5 @@ class SourceLine(NamedTuple):
 
 
 def last_line_of(member: object, lines: Sequence[tuple[Any, str, int]]) -> SourceLine | None:
-    """Return the line that a member has run last; None if it is not among the last ``LOOKED_AT`` lines."""
+    """Return the line that a member has run last; None if this line is not among the last ``LOOKED_AT`` lines."""
     return next((SourceLine(*line) for each, *line in islice(reversed(lines), LOOKED_AT) if each is member), None)

@@ -33,7 +33,9 @@ RATES = (1, 5)
 
 
 class Chooser:
-    """The decisions of one run. This base class is FIFO, and preempts a member only if that member may be polling."""
+    """The decisions of one run. This base class runs the members in FIFO order, and preempts a member only after
+    ``LONGEST_STRETCH`` points without a park.
+    """
 
     points_left: int = LONGEST_STRETCH
 

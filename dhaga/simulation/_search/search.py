@@ -32,7 +32,8 @@ If the process does not end itself, the search kills it.
 """
 
 RECENT = 100
-"""The number of last runs among which new runs are counted. A run is new if no earlier run had the same events."""
+"""The number of most recent runs among which new runs are counted. A run is new if no earlier run had the same events.
+"""
 
 clock = time.perf_counter
 

@@ -18,13 +18,16 @@ from .._base.here import here
 from .._base.part import START, WALL_START
 
 READING = 1e-9
-"""The seconds that a reading of a clock takes. Durations by ``time.monotonic`` are not 0: programs may divide by them.
+"""The seconds that a reading of a clock takes. So no duration by ``time.monotonic`` is 0: programs may divide by
+durations.
 
 Two readings of ``time.time`` can be equal, because floats of this size are 0.24 µs apart.
 """
 
 READINGS_BEFORE_STEP = 1000
-"""The number of readings at one clock time after which each reading adds ``STEP`` seconds, for programs that poll."""
+"""If a program reads the clock this number of times while the time stands still, each further reading adds ``STEP``
+seconds: the program probably polls for a later time.
+"""
 
 STEP = 0.001
 
@@ -50,7 +53,7 @@ class SimulatedClock(VirtualClock):
         if self.readings > READINGS_BEFORE_STEP:
             self.now += STEP
             self.read_at = self.now
-        # If the time has advanced by less than the readings took, the reading before was ahead of the time.
+        # If the time has advanced by less than the readings took, the previous reading was later than the time.
         self.last_reading = max(self.now + self.readings * READING, self.last_reading + READING)
         return self.last_reading
 

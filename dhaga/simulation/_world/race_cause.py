@@ -26,7 +26,7 @@ DRAWN = re.compile(r" +\d+\.\d{6}  .*?(has timed out after|leaves \d+ unsynced w
 """The pattern of report lines about timeouts and losses of data. The seed has drawn their times and extents."""
 
 DRAWN_SHOWN = 3
-"""The number of last ``DRAWN`` lines that are shown."""
+"""The number of most recent ``DRAWN`` lines that are shown."""
 
 BEFORE = 4
 """The number of compared lines on each side (before and after) of a thread's stop."""

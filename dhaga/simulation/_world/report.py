@@ -23,7 +23,9 @@ SHOWN = 20
 """The largest number of faults, and of events, that a report shows. Of a loop, only one turn is shown and counted."""
 
 LAST = 8
-"""The number of last events that are always shown. Events around possible causes are added, then more last events."""
+"""The number of most recent events that are always shown. Events around possible causes are added, then more last
+events.
+"""
 
 DECISIVE = re.compile(
     "has timed out|is preempted|stands still|is paused|kills|pauses|slows|leaves|keeps|loses|stalls|breaks|resets"

@@ -12,7 +12,7 @@ AROUND = 3
 """The number of lines shown before and after each switch."""
 
 ROWS = 60
-"""The number of last rows shown."""
+"""The maximum number of rows that are shown, the most recent ones."""
 
 WIDTH = 116
 """The width of all columns together, in characters."""
@@ -21,7 +21,7 @@ NARROWEST = 12
 """The smallest width of a column, in characters."""
 
 LONGEST = 100
-"""The number of characters shown of a long line."""
+"""The maximum number of characters of a line that are shown."""
 
 Line = tuple[int, str, int]
 """A line that ran: the number of the member that ran it, the file, and the line number."""

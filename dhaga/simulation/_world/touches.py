@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .._search.outcome import Outcome
 
 SHOWN = 8
-"""The number of last lines shown."""
+"""The maximum number of lines that are shown, the most recent ones."""
 
 CONTAINERS = frozenset({"self", "cls"})
 """Names that are ignored, because nearly every line of a method touches them."""

@@ -13,7 +13,7 @@ MOST = 8
 """The largest number of values shown."""
 
 LONGEST = 60
-"""The number of characters shown of a long value."""
+"""The maximum number of characters of a value that are shown."""
 
 UNSHOWN = ModuleType, type, FunctionType, BuiltinFunctionType
 

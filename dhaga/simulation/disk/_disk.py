@@ -283,7 +283,7 @@ class Disk:
         rebuild(self)
 
     def settle(self, file: File, survival: Survival) -> None:
-        """Replace the content of a file by its surviving content."""
+        """Replace the content of a file with its surviving content."""
         if not file.steps and not file.has_lost:
             return
         content, way = survival.content_of(file)

@@ -123,7 +123,7 @@ class Directory(Inode):
 
 
 class Entry(NamedTuple):
-    """A new meaning of a name in a directory: an inode, or None if the name is removed."""
+    """A new target of a name in a directory: an inode, or None if the name is removed."""
 
     directory: Directory
     name: str

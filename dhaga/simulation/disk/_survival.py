@@ -1,8 +1,8 @@
 """The survival of unsynced writes and names at a kill, drawn from the seed.
 
-POSIX promises nothing about them. Disks and file systems write them at any time and in any order. A write can be cut:
-after a drawn byte, or by a loss of some of its sectors. In the second case each sector is completely old or completely
-new. A change of names survives completely or not at all.
+POSIX promises nothing about unsynced data. Disks and file systems write it at any time and in any order. A write can be
+cut: after a drawn byte, or by a loss of some of its sectors. In the second case each sector is completely old or
+completely new. A change of names survives completely or not at all.
 """
 
 from __future__ import annotations

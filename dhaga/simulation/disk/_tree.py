@@ -48,7 +48,7 @@ def unseen(disk: Disk, name: str) -> NotSimulated:
 
 
 def rebuild(disk: Disk) -> None:
-    """Replace the contents of the real directory by the durable contents."""
+    """Replace the contents of the real directory with the durable contents."""
     with own_calls():
         path = str(disk.path)
         remove_below(path)

@@ -47,7 +47,9 @@ class Partition:
 
 
 def pairs_between(groups: Sequence[Sequence[Host]], hosts: Iterable[Host], one_way: bool) -> frozenset[Pair]:
-    """Return blocked directions: between groups, or between a single group and all other hosts. Raises: ValueError."""
+    """Return the pairs of hosts that a partition separates. A single group is separated from all other hosts. Raises:
+    ValueError.
+    """
     if not groups:
         raise ValueError("a partition needs at least one group of hosts")
     sets = list(groups)

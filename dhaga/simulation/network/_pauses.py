@@ -188,7 +188,7 @@ class Pauses:
 
 
 def take_out(held: Held) -> None:
-    """Remove a held thread from its ``NewQueue`` or ``HighQueue``, whose last entry it is."""
+    """Remove a held thread from its ``NewQueue`` or ``HighQueue``. The thread is the queue's last entry."""
     if type(held.entry) is NewQueue:
         held.entry.not_started.pop()
     elif type(held.entry) is HighQueue:

@@ -98,7 +98,7 @@ class Ports:
         ranks = [each.rank_at(address) for each in ends]
         best = [each for each, rank in zip(ends, ranks, strict=True) if rank == max(ranks)]
         if len(best) == 1 or not best[-1].options.get(REUSE_PORT):
-            return best[-1]  # the one that was bound last
+            return best[-1]  # the socket that was bound last
         return best[int(self.network.draw.random() * len(best))]
 
 

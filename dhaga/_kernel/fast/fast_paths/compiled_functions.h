@@ -1,9 +1,8 @@
 /* The list of the compiled functions. Each function is declared only here: the enumeration in classes.h and the table
 in _fast_paths.c are made from this list, and the tests read it as compiled.python_functions.
 
-COMPILED(constant, class, name, function): the constant by which C calls the Python twin; the class of known_classes.h
-to which the twin belongs; the twin's name; and the C function with the arguments that it accepts besides self (ANY, ONE
-or NONE).
+COMPILED(constant, class, name, function): by the constant, C calls the Python twin. The class is in known_classes.h.
+The name is the twin's. ANY, ONE or NONE around the C function says which arguments the function accepts besides self.
 COMPILED_FUNCTION(constant, module, name, function): the same for a function of a module, given by the module's name.
 
 To add one: tag the Python function @compiled, and say beside it what C assumes of its arguments or objects; add a row

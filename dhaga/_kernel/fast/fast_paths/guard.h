@@ -8,12 +8,12 @@ guard takes the bias away, and the guard is a mutex for the rest of its life.
 Why only one thread at a time is in a step:
 - Only the biased thread writes `busy`, and only the holder of the mutex writes `bias`. The biased thread first writes
   `busy`, then reads `bias`; the other thread first writes `bias`, then reads `busy`. So one of the two must see the
-  other's write, if neither processor delays its write past its read. This takes no fence at each acquisition: between
-  its write and its read, the other thread calls membarrier, which makes the operating system execute a fence in each
-  running thread of this process.
+  other's write, if neither processor delays its write past its read. The biased thread needs no fence at each
+  acquisition. Instead, the other thread calls membarrier between its own write and its own read: the operating system
+  then executes a fence in each running thread of this process.
 - If the biased thread sees that it has lost the bias, it takes its count back and acquires the mutex. Otherwise the
-  other thread sees the count in `busy`, and waits until `busy` is 0. With this last read, an acquire, it sees all that
-  the biased thread wrote before the release.
+  other thread sees the count in `busy`, and waits until `busy` is 0. This last read is an acquire load, so the other
+  thread sees all that the biased thread wrote before its release.
 - A bias from before a fork is void: its thread does not exist in the child, and a new thread may have the same
   identity. So a thread reads the epoch before the bias, and renew() writes the epoch last.
 - A guard is biased at most once. So a late write to `busy` by the formerly biased thread is never mistaken for another
@@ -113,7 +113,7 @@ fence_all_threads(void)
         return;
     }
 #endif
-    usleep(1000); /* a sandbox now forbids the call; a processor finishes a write in less than a microsecond */
+    usleep(1000); /* if a sandbox forbids the call: a processor finishes a write in less than a microsecond */
 }
 
 /* Take the bias from another thread, and wait until that thread has ended its step. From: the holder of the mutex. */
@@ -148,10 +148,10 @@ acquire_mutex(guard *self, uintptr_t me)
 {
     uintptr_t bias;
 
-    if (LOAD_ACQUIRE(self->epoch) != epoch) { /* so no later owner is met */
+    if (LOAD_ACQUIRE(self->epoch) != epoch) { /* so that the thread does not meet an owner from before the fork */
         renew(self);
     }
-    if (LOAD(self->owner) == me) { /* only this thread sets it to me */
+    if (LOAD(self->owner) == me) { /* only this thread sets `owner` to `me` */
         self->depth++;
         return;
     }
@@ -207,7 +207,8 @@ release_guard(guard *self)
     }
 }
 
-/* Acquire a guard and return it. Returns: NULL for another type, as of objects made before this module. */
+/* Acquire a guard and return it. Returns: NULL for another type, such as the RLock of an object that was made before
+the import of this module. */
 static inline guard *
 hold(PyObject *found)
 {

@@ -51,8 +51,8 @@ dhaga_wait_for_end(PyObject *self, PyObject *timeout)
     return call_twin(WAIT_FOR_END, self, &timeout, 1, NULL);
 }
 
-/* Remove the ticket of a single joiner. Sets the ticket, owned; NULL with an error. Returns: the number of joiners, at
-most 2; also 2 for a ticket that is not a list. */
+/* If there is one joiner, remove its ticket. Sets the ticket, owned; NULL on an error. Returns: the number of joiners;
+2 if there are more, or if the ticket is not a list. */
 static inline int
 only_ticket(PyObject *joiners, PyObject **ticket)
 {

@@ -72,8 +72,8 @@ forget_want_of_memory(void)
     return 1;
 }
 
-/* Count the switch and switch to the next entry, until another greenlet switches back. This fails only if greenlet
-fails, because the caller may be in a queue already. CALLS. */
+/* Count the switch and switch to the next entry, until another greenlet switches back. The caller may be in a queue
+already, so this function continues without memory, and fails only if greenlet fails. CALLS. */
 static int
 switch_away(PyObject *scheduler)
 {
@@ -108,7 +108,7 @@ switch_away(PyObject *scheduler)
     if (IS(entry, Dhaga) || Py_IS_TYPE(entry, &PyGreenlet_Type)) {
         result = PyGreenlet_Switch((PyGreenlet *)entry, NULL, NULL);
     }
-    else { /* main code, or a call for the hub. Frames of Python below it stay on the C stack during a park */
+    else { /* main code, or a call for the hub */
         result = PyObject_CallMethodNoArgs(entry, str_switch);
     }
     Py_DECREF(entry);
@@ -119,7 +119,7 @@ switch_away(PyObject *scheduler)
     return 0;
 }
 
-/* Scheduler._park for a dhaga, where switches_plainly(). CALLS. */
+/* Scheduler._park for a dhaga, if switches_plainly() is true. CALLS. */
 static PyObject *
 park(PyObject *scheduler, PyObject *me)
 {
@@ -258,7 +258,7 @@ leave(PyObject *me)
 
     if (left) {
         PyErr_Clear();
-        undone = PyObject_CallMethodNoArgs(me, str_undo_park); /* which may fail: wakers skip an empty ticket */
+        undone = PyObject_CallMethodNoArgs(me, str_undo_park); /* may fail: wakers skip the empty ticket */
         Py_XDECREF(undone);
         PyErr_Clear();
     }

@@ -107,9 +107,9 @@ queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
             LET_GO();
             return call_twin(QUEUE_PUT, self, args, count, names);
         }
-        /* Counted before the wake: the getter may be in another OS thread, and call task_done() at once. */
+        /* The count grows before the wake, because a getter in another OS thread may call task_done() at once. */
         if (add(self, queue_unfinished, 1) < 0) {
-            PyErr_WriteUnraisable(self); /* the getter is out of its ticket: it gets its item in any case */
+            PyErr_WriteUnraisable(self); /* the getter was taken out of its ticket, so it must get its item */
         }
         LET_GO();
         failed = resume(waiter, args[0]);

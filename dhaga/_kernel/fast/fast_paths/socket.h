@@ -210,9 +210,10 @@ take_bytes(int fd, void *to, Py_ssize_t size, outcome *done)
     return got;
 }
 
-/* Receive bytes. The memory is allocated before the bytes leave the socket: a lack of memory loses none. `kept`: a
-buffer of MOST bytes to which nothing else refers. The bytes are copied from this buffer: allocating 4 KB or more at
-each call, and shrinking it, makes a round trip of small messages 10 % longer. A bulk transfer pays 5 % for the copy. */
+/* Receive bytes. The memory is allocated before the bytes leave the socket, so that a lack of memory loses no bytes.
+`kept`: a buffer of MOST bytes to which nothing else refers. The bytes are copied from this buffer: allocating 4 KB or
+more at each call, and shrinking it, makes a round trip of small messages 10 % longer. A bulk transfer pays 5 % for the
+copy. */
 static inline outcome
 receive_through(PyObject **kept, int fd, reception *wanted)
 {
@@ -231,7 +232,7 @@ receive_through(PyObject **kept, int fd, reception *wanted)
         return done;
     }
     exact = PyBytes_FromStringAndSize(PyBytes_AS_STRING(*room), wanted->got);
-    if (exact == NULL) { /* the room itself, cut to size, is the result */
+    if (exact == NULL) { /* return the larger object itself, cut to the size */
         PyErr_Clear();
         exact = *room;
         *room = NULL;
@@ -316,7 +317,7 @@ receive(PyObject *self, reception *wanted)
                : wanted->buffer == NULL ? receive_bytes(fd, wanted)
                                         : receive_into(fd, wanted);
         if (done == AGAIN && wanted->got < 0 && ((at_once && PyObject_Size(overlong) > 0) || !may_wait(me))) {
-            done = BY_TWIN; /* the twin may have to end the turn, and tries again: a simulation answers its calls */
+            done = BY_TWIN; /* the twin tries again: it may have to end the turn, and a simulation answers its calls */
         }
         else if (done == AGAIN && wanted->got < 0 && at_once) {
             errno = EAGAIN;

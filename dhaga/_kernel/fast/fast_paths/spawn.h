@@ -152,7 +152,7 @@ end(PyObject *self)
     return result == NULL ? -1 : 0;
 }
 
-/* Call Dhaga._fail with the current error, as the error that is being handled. CALLS. Returns: -1 on another error. */
+/* Call Dhaga._fail with the current error, which meanwhile counts as handled. CALLS. Returns: -1 on another error. */
 static int
 fail(PyObject *self)
 {

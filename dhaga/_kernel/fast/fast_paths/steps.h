@@ -2,12 +2,13 @@
 nothing.
 
 Without it, on a free-threaded build:
-- A guard is held around each step in which a function looks at a primitive and changes it. Its Python twin holds the
-  same one around its atomic lines: atomic_lines.py. An OS thread may acquire its guard again, because a finalizer may
-  run in between. The guard is released before a waiter is woken or parks, and never held across a switch.
+- A guard is held around each step in which a function checks and changes a primitive. The function's Python twin holds
+  the same guard around its atomic lines: atomic_lines.py. An OS thread may acquire its guard again, because a finalizer
+  may run within a step. The guard is released before a waiter is woken or parks, and never held across a switch.
 - Other threads may read any slot, and write some slots. A slot is changed under the lock of its object, as in CPython.
-  OWN takes a reference under that lock. SLOT borrows, from slots that only this thread changes (of its scheduler, its
-  dhaga and its timers), that never change (`_waiters` of a lock), or that only holders of the guard change.
+  OWN takes a reference under that lock. SLOT borrows. Only three kinds of slots may be borrowed. This thread's
+  scheduler, dhaga and timers have slots that no other thread changes. Some slots never change, such as `_waiters` of a
+  lock. Other slots are changed only by a holder of the guard.
 - A list of another thread is read under its lock: a ticket, the joiners.
 
 BEGIN_STEP(object) … END_STEP(): the code in between runs under the lock of the object. A thread that blocks would lose
@@ -75,16 +76,16 @@ is_index_error(void)
 
 #endif
 
-/* A new reference to the content of a slot that other threads may change; with the interpreter lock, a borrowed one.
-DISOWN gives up either. */
+/* Return a new reference to the content of a slot that other threads may change; with the interpreter lock, a borrowed
+reference. DISOWN gives up both kinds. */
 static inline PyObject *
 own_slot(PyObject *object, Py_ssize_t offset)
 {
     PyObject *found;
 
 #ifdef Py_GIL_DISABLED
-    /* Without the lock, like CPython's own lookups: an object that this thread owns is freed only by this thread, and
-       an immortal object never. The header of an object that was just freed may still be read. */
+    /* This read needs no lock, like CPython's own lookups. Only this thread frees the objects that it owns, and an
+       immortal object is never freed. If another thread has just freed the object, its header may still be read. */
     found = SLOT(object, offset);
     if (found != NULL && (_Py_IsOwnedByCurrentThread(found) ||
                           (_Py_IsImmortal(found) && SLOT(object, offset) == found))) {

@@ -93,7 +93,7 @@ has_plain_timers(PyObject *scheduler)
            are_plain_timers(SLOT(scheduler, scheduler_timers));
 }
 
-/* The time by the scheduler's clock, which it has. CALLS. */
+/* Read the scheduler's clock. The caller has checked that the scheduler has a clock. CALLS. */
 static PyObject *
 time_now(PyObject *scheduler)
 {
@@ -157,7 +157,7 @@ park_within(PyObject *me, PyObject *seconds)
     if (PyList_GET_ITEM(entry, 2) != Py_None) { /* not fired */
         error = take_error();
         discarded = timers_discard(timers, entry);
-        if (discarded == NULL && forget_want_of_memory()) { /* empty it uncounted, to keep the value */
+        if (discarded == NULL && forget_want_of_memory()) { /* empty the entry, uncounted */
             discarded = Py_NewRef(Py_None);
             (void)PyList_SetItem(entry, 2, Py_NewRef(Py_None));
         }

@@ -70,8 +70,8 @@ call_openssl(PyObject *self, PyObject *me, PyObject *connection, PyObject *name,
     return *result == NULL ? FAILED : AGAIN;
 }
 
-/* After a call into OpenSSL: handle signals and closes that came meanwhile. Returns: -1 on an error, as on one set
-   before. CALLS. */
+/* After a call into OpenSSL: handle signals and closes that came meanwhile. Returns: -1 if an error is set now or was
+   set before the call. CALLS. */
 static int
 finish_deferred(PyObject *self)
 {

@@ -8,7 +8,8 @@ is_wait_queue(PyObject *object)
 }
 
 /* Read the arguments (block, timeout), or only (timeout), of a call that waits; the timeout is at `position`. Sets the
-timeout, borrowed, or NULL. Returns: whether the fast path handles them: block true, a usual number of seconds. */
+timeout, borrowed, or NULL. Returns: whether the fast path handles these arguments: `block` is True, and the timeout is
+a usual number of seconds. */
 static int
 read_timeout(PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_t position, PyObject **timeout)
 {

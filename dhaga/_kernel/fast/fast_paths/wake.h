@@ -115,7 +115,7 @@ take_waiter(PyObject *queue, PyObject **waiter)
     while ((ticket = first_ticket(queue)) != NULL) {
         if (PyList_CheckExact(ticket)) {
             *waiter = last_of(ticket);
-            Py_DECREF(ticket); /* the waiter also holds it, or it is an empty list */
+            Py_DECREF(ticket); /* not the last reference, unless the ticket is an empty list */
             if (*waiter == NULL && PyErr_Occurred()) {
                 return -1;
             }
