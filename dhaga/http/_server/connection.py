@@ -174,7 +174,7 @@ class ServerConnection(Transfers):
             self.idle_timer.deadline = math.inf
         return None
 
-    @compiled  # C: used only if the request has no body
+    @compiled  # in C only for a request without a body
     def fill_environ(self, environ: dict[str, Any]) -> None:
         """Add the connection's keys to an environ: the peer's address, the body, and ``dhaga.disconnected``."""
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = self.peer

@@ -35,7 +35,7 @@ class IdleTimer:
         self.deadline = math.inf
         self.timer: Entry | None = None
 
-    @compiled  # C: used only in the connection's own dhaga, if the entry in the heap fires early enough
+    @compiled  # in C only in the connection's own dhaga, if the entry in the heap fires early enough
     def arm(self, seconds: float | None) -> None:
         """Limit the caller's next wait to ``seconds`` seconds. Outside the connection's OS thread, do nothing."""
         scheduler = self.me.scheduler

@@ -108,7 +108,7 @@ class RequestParser:
 
     # ---- heads
 
-    @compiled  # C: used only for GET and HEAD with the known fields and a path without escapes
+    @compiled  # in C only for GET and HEAD with the known fields and a path without escapes
     def head(self, base: dict[str, Any]) -> dict[str, Any] | None:
         """Parse the head at the beginning of the buffer into a copy of ``base``. Raises: Refusal.
 

@@ -191,7 +191,7 @@ class Response(Framing):
 
     # ---- for the app
 
-    @compiled  # C: used only for the first call, with the status and fields of the previous response
+    @compiled  # in C only for the first call, with the status and fields of the previous response
     def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Callable[[bytes], object]:
         """Set the status and the fields. The app calls this method as WSGI's ``start_response``.
 
@@ -276,7 +276,7 @@ class Response(Framing):
         self.sink.close_after_response()
         logger.error("the app gave %s bytes less than its Content-Length, %s", self.remaining, self.length)
 
-    @compiled  # C: used only for HTTP/1.1 to a ServerConnection that stays open, within the second of Date
+    @compiled  # in C only for HTTP/1.1 to a ServerConnection that stays open, within the second of Date
     def head(self, length: int | None, whole: bool = False) -> bytes:
         """Return the head's bytes, and set the framing. ``whole``: whether the server has computed ``length``."""
         lines = self.lines + self.sink.server_fields.fields(self.app_fields)
