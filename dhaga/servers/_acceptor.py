@@ -96,6 +96,54 @@ class Acceptor(Dhaga):
             if not self.server.stopping:
                 logger.exception("%s accepts no more connections", self.server.name)
 
+    def accept_one(self, flags: int = 0) -> bool:
+        """Accept the next connection and start its dhaga.
+
+        Parks: until a client connects (``read fd N``), unless ``flags`` is ``NOW``. Returns: False if the system has no
+        room for a connection, or with ``NOW`` if no connection waits.
+        """
+        try:
+            self.listener.read_when_ready(flags, self.accept_with_permit)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in PEER_ERRORS:
+                return True
+            if error.errno not in EXHAUSTED:
+                raise
+            self.back_off(error)
+            return False
+        return True
+
+    def accept_with_permit(self, listener: socket) -> None:
+        """Acquire a permit, accept a waiting connection and start its dhaga.
+
+        If an error of accept(2) occurs, the permit is released. Parks: while ``max_connections`` connections are open.
+        Raises: BlockingIOError if no connection waits; other errors of accept(2).
+        """
+        permits = self.server.permits
+        permits.acquire()
+        try:
+            fd, peer = accept_once(listener)
+        except BaseException as error:
+            permits.release()
+            if isinstance(error, BlockingIOError):
+                self.exhausted = False
+            raise
+        sock = socket(family_of(listener), type_of(listener), listener.proto, fileno=fd)
+        self.server.admit(sock, peer)
+
+    def back_off(self, error: OSError) -> None:
+        """Sleep before the next accept. After a logged error, no further error is logged until the backlog is empty."""
+        if not self.exhausted:
+            self.exhausted = True
+            logger.error(
+                "%s cannot accept more connections: %s. %d are open; it keeps trying. To make clients wait earlier, "
+                "lower max_connections; to serve more of them, raise the limit of open files (ulimit -n)",
+                *(self.server.name, error, len(self.server.connections)),
+            )
+        sleep(ACCEPT_RETRY_SECONDS)
+
     def share_of_waiting(self) -> int:
         """Return the number of connections to accept in this turn, including the connection just accepted."""
         sharers = len(self.sharers.acceptors) * self.server.processes
@@ -114,54 +162,6 @@ class Acceptor(Dhaga):
                 self.sharers.served = 0
                 return False
         return True
-
-    def accept_one(self, flags: int = 0) -> bool:
-        """Accept the next connection and start its dhaga.
-
-        Parks: until a client connects (``read fd N``), unless ``flags`` is ``NOW``. Returns: False if the system has no
-        room for a connection, or with ``NOW`` if no connection waits.
-        """
-        try:
-            fd, peer = self.listener.read_when_ready(flags, self.accept_with_permit)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno in PEER_ERRORS:
-                return True
-            if error.errno not in EXHAUSTED:
-                raise
-            self.back_off(error)
-            return False
-        sock = socket(family_of(self.listener), type_of(self.listener), self.listener.proto, fileno=fd)
-        self.server.admit(sock, peer)
-        return True
-
-    def accept_with_permit(self, listener: socket) -> Any:
-        """Acquire a permit and accept a waiting connection.
-
-        If an error occurs, the permit is released. Parks: while ``max_connections`` connections are open. Raises:
-        BlockingIOError if no connection waits; other errors of accept(2).
-        """
-        permits = self.server.permits
-        permits.acquire()
-        try:
-            return accept_once(listener)
-        except BaseException as error:
-            permits.release()
-            if isinstance(error, BlockingIOError):
-                self.exhausted = False
-            raise
-
-    def back_off(self, error: OSError) -> None:
-        """Sleep before the next accept. After a logged error, no further error is logged until the backlog is empty."""
-        if not self.exhausted:
-            self.exhausted = True
-            logger.error(
-                "%s cannot accept more connections: %s. %d are open; it keeps trying. To make clients wait earlier, "
-                "lower max_connections; to serve more of them, raise the limit of open files (ulimit -n)",
-                *(self.server.name, error, len(self.server.connections)),
-            )
-        sleep(ACCEPT_RETRY_SECONDS)
 
 
 def identity(listener: socket) -> tuple[int, int, int]:
