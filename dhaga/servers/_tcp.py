@@ -59,85 +59,6 @@ GRACE = 5.0
 """
 
 
-class Connection(Dhaga):
-    """The dhaga that serves one connection. When the dhaga ends, the socket is closed."""
-
-    __slots__ = ("peer", "server", "sock")
-
-    makes_calls = True
-
-    def __init__(self, server: TCPServer, sock: socket, peer: Any) -> None:
-        super().__init__(server.scheduler, self.serve, daemon=True)
-        self.server: TCPServer = server
-        self.sock: Any = sock
-        self.peer: Any = peer
-
-    @property
-    def name(self) -> str:
-        """The name of the dhaga, by default the server's name and the peer's address. A program may change the name."""
-        return self.own_name or f"{self.server.name}, connection from {format_address(self.peer)}"
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self.own_name = name
-
-    @calls_out
-    def serve(self) -> None:
-        server = self.server
-        if server.ssl_context is None:
-            server.handler(self.sock, self.peer)
-        elif self.handshake():
-            server.handler(self.sock, self.peer)
-            send_close_notify(self.sock)
-
-    def handshake(self) -> bool:
-        """Wrap the socket in TLS. Returns: whether the handshake succeeded.
-
-        A failure is logged at INFO, because the peer causes it.
-        """
-        context: Any = self.server.ssl_context
-        try:
-            tls = self.sock = context.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
-            with Timeout(self.server.handshake_timeout):
-                tls.do_handshake()
-        except OSError as error:  # includes SSLError and TimeoutError
-            logger.info("%s: no TLS: %s", self.name, error)
-            return False
-        return True
-
-    def _report(self, error: BaseException) -> None:
-        """Log an exception of the handler. SystemExit and KeyboardInterrupt end the program; a cancel is ignored."""
-        if isinstance(error, Exception):
-            logger.error("%s: the handler failed", self.name, exc_info=error)
-            return
-        super()._report(error)
-        if self.server.on_exit is not None and (exit := find_exit(error)) is not None:
-            self.server.on_exit(exit)
-
-    def _end(self) -> None:
-        try:
-            super()._end()
-            self.sock.close()
-        finally:
-            self.server.on_connection_end(self)
-
-
-def send_close_notify(tls: Any) -> None:
-    """Send TLS's close_notify without waiting for the answer.
-
-    Without close_notify, the peer could not distinguish the end of the data from a truncation.
-    """
-    timeout = tls.gettimeout()
-    try:
-        tls.settimeout(0)
-        try:
-            tls.unwrap()
-        finally:
-            tls.settimeout(timeout)
-    except (OSError, ValueError):  # the send would block, or the handler has closed the socket
-        pass
-
-
 class TCPServer:
     """A server that calls ``handler(sock, peer)`` in a new dhaga for each connection, and then closes the socket.
 
@@ -346,3 +267,82 @@ class TCPServer:
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         await run_in_dhaga(self.stop, GRACE if kind is None else 0)
+
+
+class Connection(Dhaga):
+    """The dhaga that serves one connection. When the dhaga ends, the socket is closed."""
+
+    __slots__ = ("peer", "server", "sock")
+
+    makes_calls = True
+
+    def __init__(self, server: TCPServer, sock: socket, peer: Any) -> None:
+        super().__init__(server.scheduler, self.serve, daemon=True)
+        self.server: TCPServer = server
+        self.sock: Any = sock
+        self.peer: Any = peer
+
+    @property
+    def name(self) -> str:
+        """The name of the dhaga, by default the server's name and the peer's address. A program may change the name."""
+        return self.own_name or f"{self.server.name}, connection from {format_address(self.peer)}"
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.own_name = name
+
+    @calls_out
+    def serve(self) -> None:
+        server = self.server
+        if server.ssl_context is None:
+            server.handler(self.sock, self.peer)
+        elif self.handshake():
+            server.handler(self.sock, self.peer)
+            send_close_notify(self.sock)
+
+    def handshake(self) -> bool:
+        """Wrap the socket in TLS. Returns: whether the handshake succeeded.
+
+        A failure is logged at INFO, because the peer causes it.
+        """
+        context: Any = self.server.ssl_context
+        try:
+            tls = self.sock = context.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
+            with Timeout(self.server.handshake_timeout):
+                tls.do_handshake()
+        except OSError as error:  # includes SSLError and TimeoutError
+            logger.info("%s: no TLS: %s", self.name, error)
+            return False
+        return True
+
+    def _report(self, error: BaseException) -> None:
+        """Log an exception of the handler. SystemExit and KeyboardInterrupt end the program; a cancel is ignored."""
+        if isinstance(error, Exception):
+            logger.error("%s: the handler failed", self.name, exc_info=error)
+            return
+        super()._report(error)
+        if self.server.on_exit is not None and (exit := find_exit(error)) is not None:
+            self.server.on_exit(exit)
+
+    def _end(self) -> None:
+        try:
+            super()._end()
+            self.sock.close()
+        finally:
+            self.server.on_connection_end(self)
+
+
+def send_close_notify(tls: Any) -> None:
+    """Send TLS's close_notify without waiting for the answer.
+
+    Without close_notify, the peer could not distinguish the end of the data from a truncation.
+    """
+    timeout = tls.gettimeout()
+    try:
+        tls.settimeout(0)
+        try:
+            tls.unwrap()
+        finally:
+            tls.settimeout(timeout)
+    except (OSError, ValueError):  # the send would block, or the handler has closed the socket
+        pass
