@@ -82,12 +82,20 @@ class Server(TCPServer):
         """Serve one HTTP connection until it ends."""
         if sock.family in (AF_INET, AF_INET6):
             sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # Nagle's algorithm would delay small writes until an ACK
-        connection = ServerConnection(self, sock, peer)
-        self.http_connections[connection.me] = connection
-        try:
-            connection.serve_requests()
-        finally:
-            del self.http_connections[connection.me]
+        ServerConnection(self, sock, peer, self.base_environ(sock)).serve_requests()
+
+    def base_environ(self, sock: socket) -> dict[str, Any]:
+        """Return the part of the environ that all requests to the socket's local address have in common."""
+        address = sock.getsockname()
+        environ = self.base_environs.get(address)
+        if environ is None:
+            environ = self.base_environs[address] = self.new_base_environ(address)
+        return environ
+
+    def new_base_environ(self, address: Any) -> dict[str, Any]:
+        more = {"wsgi.multiprocess": self.multiprocess, "wsgi.file_wrapper": FileWrapper}
+        common = server_environ(SOFTWARE, address, self.ssl_context is not None, sys.stderr, **more)
+        return dict.fromkeys(REQUEST_KEYS) | common
 
     def release(self, connection: Connection) -> None:
         """End an idle connection soon. A busy connection ends with its current response."""
@@ -116,16 +124,3 @@ class Server(TCPServer):
     def refusal_text(self, refusal: Refusal) -> str:
         """Return the body of the answer to a refused request."""
         return f"{refusal.status}\n"
-
-    def base_environ(self, sock: socket) -> dict[str, Any]:
-        """Return the part of the environ that all requests to the socket's local address have in common."""
-        address = sock.getsockname()
-        environ = self.base_environs.get(address)
-        if environ is None:
-            environ = self.base_environs[address] = self.new_base_environ(address)
-        return environ
-
-    def new_base_environ(self, address: Any) -> dict[str, Any]:
-        more = {"wsgi.multiprocess": self.multiprocess, "wsgi.file_wrapper": FileWrapper}
-        environ = server_environ(SOFTWARE, address, self.ssl_context is not None, sys.stderr, **more)
-        return dict.fromkeys(REQUEST_KEYS) | environ

@@ -527,7 +527,7 @@ FIELDS = [("Content-Type", "text/plain"), ("Content-Length", "5")]
 def repeating_connection() -> ServerConnection:
     """Return a connection whose client has repeated its fields, and whose app has repeated the fields of responses."""
     with socket.socket() as sock:
-        made = ServerConnection(Server(lambda *_: []), sock, ("127.0.0.1", 1))
+        made = ServerConnection(Server(lambda *_: []), sock, ("127.0.0.1", 1), BASE)
     for _ in range(2):
         made.parser.buffer = HEAD
         made.parser.head(BASE)

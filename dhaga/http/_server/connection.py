@@ -73,10 +73,10 @@ class ServerConnection(Transfers):
         "base_environ", "body", "idle", "peer", "turns", "upgraded",
     )  # fmt: skip
 
-    def __init__(self, server: Server, sock: socket, peer: Any) -> None:
+    def __init__(self, server: Server, sock: socket, peer: Any, base_environ: dict[str, Any]) -> None:
         super().__init__(server, sock)
         self.peer = (peer[0], str(peer[1])) if isinstance(peer, tuple) else ("", "")
-        self.base_environ = server.base_environ(sock)
+        self.base_environ = base_environ
         self.idle = False  # no byte of the next request was received
         self.upgraded = False  # the app has taken over the socket
         self.body: BufferedReader | None = None
@@ -90,6 +90,7 @@ class ServerConnection(Transfers):
         """Answer requests until the connection ends. Parks: while the client neither sends nor reads."""
         context = copy_context()
         me = self.me
+        self.server.http_connections[me] = self
         try:
             while self.serve_next():
                 me.gr_context = context.copy()  # the next request must not see context variables of this request
@@ -97,6 +98,7 @@ class ServerConnection(Transfers):
         except OSError as error:
             self.log_client_gone(error)
         finally:
+            del self.server.http_connections[me]
             self.idle_timer.close()
             self.send_timer.close()
             self.parser.close()
@@ -190,31 +192,6 @@ class ServerConnection(Transfers):
     # ---- answers
 
     @calls_out
-    def answer_in_turn(self, turns: Semaphore, environ: dict[str, Any]) -> None:
-        """Wait until the app handles fewer than ``concurrency`` requests, then answer a request.
-
-        Parks: while the app handles ``concurrency`` requests (``semaphore.acquire``), at most ``queue_timeout``
-        seconds.
-        """
-        if not turns.acquire(blocking=False):
-            if not turns.acquire(timeout=self.server.limits.queue_timeout):
-                self.refuse(Refusal(UNAVAILABLE, "the request waited too long for its turn in the app"))
-                return
-            self.closing = self.client_gone = self.disconnected()  # a client that has disconnected reads no answer
-        self.turns = turns
-        try:
-            if not self.closing:
-                self.answer(environ)
-        finally:
-            self.end_turn()
-
-    def end_turn(self) -> None:
-        """Release this request's permit, when the app has ended or takes over the connection."""
-        turns, self.turns = self.turns, None
-        if turns is not None:
-            turns.release()
-
-    @calls_out
     def answer(self, environ: dict[str, Any]) -> None:
         """Call the app and send its result. Raises: OSError if the client has disconnected."""
         response = self.response = Response(self, environ["REQUEST_METHOD"], environ["SERVER_PROTOCOL"])
@@ -247,6 +224,16 @@ class ServerConnection(Transfers):
             if not self.drain_body():
                 self.closing = True
 
+    def close_result(self, result: Any) -> None:
+        try:
+            if hasattr(result, "close"):
+                result.close()
+        except BaseException as error:
+            if not self.server.answers_error(error):
+                raise
+            logger.exception("close() of the app's result failed")
+            self.closing = True
+
     def close_body(self, body: BufferedReader) -> None:
         """Close the file of a body, so that no dhaga of the app reads the next request's body from this file."""
         self.body = None
@@ -257,16 +244,6 @@ class ServerConnection(Transfers):
         except RuntimeError:  # another dhaga is inside a read of the io.BufferedReader
             logger.error("the app returned while another dhaga still reads the request's body: the connection ends")
             self.closing = self.client_gone = True
-
-    def close_result(self, result: Any) -> None:
-        try:
-            if hasattr(result, "close"):
-                result.close()
-        except BaseException as error:
-            if not self.server.answers_error(error):
-                raise
-            logger.exception("close() of the app's result failed")
-            self.closing = True
 
     def fail(self, error: BaseException, environ: dict[str, Any], response: Response) -> None:
         """Send the answer for an app that failed. If the response has begun, only end the connection."""
@@ -292,6 +269,31 @@ class ServerConnection(Transfers):
         response.start(refusal.status, [("Content-Type", "text/plain; charset=utf-8")])
         response.length = response.remaining = None
         response.send_whole(text)
+
+    @calls_out
+    def answer_in_turn(self, turns: Semaphore, environ: dict[str, Any]) -> None:
+        """Wait until the app handles fewer than ``concurrency`` requests, then answer a request.
+
+        Parks: while the app handles ``concurrency`` requests (``semaphore.acquire``), at most ``queue_timeout``
+        seconds.
+        """
+        if not turns.acquire(blocking=False):
+            if not turns.acquire(timeout=self.server.limits.queue_timeout):
+                self.refuse(Refusal(UNAVAILABLE, "the request waited too long for its turn in the app"))
+                return
+            self.closing = self.client_gone = self.disconnected()  # a client that has disconnected reads no answer
+        self.turns = turns
+        try:
+            if not self.closing:
+                self.answer(environ)
+        finally:
+            self.end_turn()
+
+    def end_turn(self) -> None:
+        """Release this request's permit, when the app has ended or takes over the connection."""
+        turns, self.turns = self.turns, None
+        if turns is not None:
+            turns.release()
 
     # ---- for the app
 
