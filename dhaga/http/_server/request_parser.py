@@ -171,74 +171,6 @@ class RequestParser:
             self.learn_fields(line, block, environ, base)
         return environ
 
-    # ---- heads with the fields of the previous head
-
-    def learn_fields(self, line: re.Match[bytes], block: bytes, environ: dict[str, Any], base: dict[str, Any]) -> None:
-        """Keep the fields of a head if the previous head had the same fields.
-
-        Keeping the fields of every head would be useless behind a proxy that adds a new value to each request.
-        """
-        last, self.last_block = self.last_block, hash(block)
-        if last != self.last_block or not (self.complete and self.persistent):
-            return
-        if ORDINARY_LINE.fullmatch(line[0]) and not any(key in environ for key in UNKNOWABLE_KEYS):
-            self.known_block = block
-            self.known_fields = {key: value for key, value in environ.items() if key not in base}
-
-    def head_with_known_fields(self, line: re.Match[bytes], base: dict[str, Any]) -> dict[str, Any]:
-        """Return the environ of a head with the known fields. This avoids 38,000 machine instructions of parsing."""
-        self.complete = self.persistent = True
-        self.expects_continue = self.line_valid = False
-        self.chunk_sizes = None
-        self.scanned = 0
-        method, target = line.groups()
-        environ = base | self.known_fields
-        environ["REQUEST_METHOD"] = method.decode()
-        environ["SERVER_PROTOCOL"] = "HTTP/1.1"
-        set_target(environ, target.decode())
-        return environ
-
-    # ---- the refusal of heads
-
-    def check_partial_head(self, data: bytes) -> None:
-        """Refuse an invalid beginning of a head, with the status for its first fault. Raises: Refusal."""
-        begin = self.scanned
-        lone_lf = LONE_LF.search(data, begin)
-        fault = lone_lf.start() if lone_lf else len(data)
-        if not self.line_valid:
-            self.check_request_line(data, begin, fault)
-        if fault > self.limits.head:
-            raise too_large(f"the head has more than {self.limits.head} bytes")
-        if lone_lf:
-            raise bad("a line ends in LF without CR")
-
-    def check_request_line(self, data: bytes, begin: int, fault: int) -> None:
-        """Refuse a request line that is malformed or too long before the position ``fault``. Raises: Refusal."""
-        if not METHOD_OR_PART.match(data):
-            raise bad("the request line is malformed")
-        end = data.find(b"\r\n", max(2, begin - 1), fault)
-        if (end if end >= 0 else fault) > self.limits.line:
-            raise Refusal("414 URI Too Long", f"the request line has more than {self.limits.line} bytes")
-        if end >= 0:
-            if OTHER_VERSION.match(data):
-                raise Refusal("505 HTTP Version Not Supported", "the version is neither HTTP/1.0 nor HTTP/1.1")
-            if not REQUEST_LINE.match(data):
-                raise bad("the request line is malformed")
-            self.line_valid = True
-
-    def check_size(self, head: bytes, fields: list[str]) -> None:
-        """Check the sizes of a head and its lines, and the number of fields. Raises: Refusal above a limit."""
-        limits = self.limits
-        if len(head.removeprefix(b"\r\n").partition(b"\r\n")[0]) > limits.line:
-            raise Refusal("414 URI Too Long", f"the request line has more than {limits.line} bytes")
-        if len(head) > limits.head or len(fields) > limits.fields or max(map(len, fields)) > limits.line:
-            raise too_large(f"the head has {len(head)} bytes in {len(fields)} fields")
-
-    def refusal_for(self, error: HttpParserError) -> Refusal:
-        if isinstance(error, HttpParserInvalidMethodError):
-            return Refusal("501 Not Implemented", "the method is unknown")
-        return bad(str(error))
-
     # ---- framing
 
     def set_framing(self, environ: dict[str, Any], minor: bytes) -> None:
@@ -333,6 +265,33 @@ class RequestParser:
         """Drop the httptools parser, which forms a reference cycle with this object."""
         self.parser = None
 
+    # ---- heads with the fields of the previous head
+
+    def learn_fields(self, line: re.Match[bytes], block: bytes, environ: dict[str, Any], base: dict[str, Any]) -> None:
+        """Keep the fields of a head if the previous head had the same fields.
+
+        Keeping the fields of every head would be useless behind a proxy that adds a new value to each request.
+        """
+        last, self.last_block = self.last_block, hash(block)
+        if last != self.last_block or not (self.complete and self.persistent):
+            return
+        if ORDINARY_LINE.fullmatch(line[0]) and not any(key in environ for key in UNKNOWABLE_KEYS):
+            self.known_block = block
+            self.known_fields = {key: value for key, value in environ.items() if key not in base}
+
+    def head_with_known_fields(self, line: re.Match[bytes], base: dict[str, Any]) -> dict[str, Any]:
+        """Return the environ of a head with the known fields. This avoids 38,000 machine instructions of parsing."""
+        self.complete = self.persistent = True
+        self.expects_continue = self.line_valid = False
+        self.chunk_sizes = None
+        self.scanned = 0
+        method, target = line.groups()
+        environ = base | self.known_fields
+        environ["REQUEST_METHOD"] = method.decode()
+        environ["SERVER_PROTOCOL"] = "HTTP/1.1"
+        set_target(environ, target.decode())
+        return environ
+
     # ---- bodies
 
     def feed(self) -> None:
@@ -374,3 +333,44 @@ class RequestParser:
         self.check_body(self.received)
         if self.overhead > CHUNK_OVERHEAD + self.received + 16 * self.chunks:
             raise bad("the chunks have too many extensions or trailers")
+
+    # ---- the refusal of heads
+
+    def check_partial_head(self, data: bytes) -> None:
+        """Refuse an invalid beginning of a head, with the status for its first fault. Raises: Refusal."""
+        begin = self.scanned
+        lone_lf = LONE_LF.search(data, begin)
+        fault = lone_lf.start() if lone_lf else len(data)
+        if not self.line_valid:
+            self.check_request_line(data, begin, fault)
+        if fault > self.limits.head:
+            raise too_large(f"the head has more than {self.limits.head} bytes")
+        if lone_lf:
+            raise bad("a line ends in LF without CR")
+
+    def check_request_line(self, data: bytes, begin: int, fault: int) -> None:
+        """Refuse a request line that is malformed or too long before the position ``fault``. Raises: Refusal."""
+        if not METHOD_OR_PART.match(data):
+            raise bad("the request line is malformed")
+        end = data.find(b"\r\n", max(2, begin - 1), fault)
+        if (end if end >= 0 else fault) > self.limits.line:
+            raise Refusal("414 URI Too Long", f"the request line has more than {self.limits.line} bytes")
+        if end >= 0:
+            if OTHER_VERSION.match(data):
+                raise Refusal("505 HTTP Version Not Supported", "the version is neither HTTP/1.0 nor HTTP/1.1")
+            if not REQUEST_LINE.match(data):
+                raise bad("the request line is malformed")
+            self.line_valid = True
+
+    def check_size(self, head: bytes, fields: list[str]) -> None:
+        """Check the sizes of a head and its lines, and the number of fields. Raises: Refusal above a limit."""
+        limits = self.limits
+        if len(head.removeprefix(b"\r\n").partition(b"\r\n")[0]) > limits.line:
+            raise Refusal("414 URI Too Long", f"the request line has more than {limits.line} bytes")
+        if len(head) > limits.head or len(fields) > limits.fields or max(map(len, fields)) > limits.line:
+            raise too_large(f"the head has {len(head)} bytes in {len(fields)} fields")
+
+    def refusal_for(self, error: HttpParserError) -> Refusal:
+        if isinstance(error, HttpParserInvalidMethodError):
+            return Refusal("501 Not Implemented", "the method is unknown")
+        return bad(str(error))

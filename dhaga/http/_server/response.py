@@ -239,69 +239,6 @@ class Response(Framing):
         finally:
             exc_info = None  # the traceback refers to this frame: break the cycle
 
-    def write(self, data: bytes, /) -> None:
-        """Send a piece of the body at once. Parks: while the client does not read. Raises: OSError, AppError."""
-        if data.__class__ is not bytes:
-            check_bytes(data)
-        if not self.status:
-            raise AppError("the app gave a body before it has called start_response")
-        if not self.sent:
-            self.send_first(data)
-        elif data:
-            self.send_more(data)
-
-    # ---- sending
-
-    def send_first(self, data: bytes) -> None:
-        """Send the head together with the first piece of the body."""
-        head = self.head(self.length)
-        if data:
-            data = self.frame(data)
-        self.sent = True
-        if len(data) > JOIN_BYTES:
-            self.sink.send(head)
-            self.sink.send(data)
-        else:
-            self.sink.send(head + data)
-
-    def send_more(self, data: bytes) -> None:
-        data = self.frame(data)
-        if data:
-            self.sink.send(data)
-
-    def excess(self) -> None:
-        logger.error("the app gave more than its Content-Length, %s; the rest is cut off", self.length)
-
-    def lack(self) -> None:
-        self.sink.close_after_response()
-        logger.error("the app gave %s bytes less than its Content-Length, %s", self.remaining, self.length)
-
-    @compiled  # in C only for HTTP/1.1 to a ServerConnection that stays open, within the second of Date
-    def head(self, length: int | None, whole: bool = False) -> bytes:
-        """Return the head's bytes, and set the framing. ``whole``: whether the server has computed ``length``."""
-        lines = self.lines + self.sink.server_fields.fields(self.app_fields)
-        status = self.status
-        if status.startswith(NO_BODY):
-            self.bodiless = True
-            if not status.startswith("304"):
-                lines = LENGTH_LINE.sub("", lines) + ("Content-Length: 0\r\n" if status.startswith("205") else "")
-        elif length is not None:
-            self.remaining = length
-            if whole:
-                lines += f"Content-Length: {length}\r\n"
-        elif self.settle(status, None, self.version):
-            self.sink.close_after_response()
-        elif self.chunked:
-            lines += "Transfer-Encoding: chunked\r\n"
-        keeps = self.sink.keeps_alive()
-        if not keeps or self.version == "HTTP/1.0":
-            lines += self.connection_fields(keeps)
-        return (lines + "\r\n").encode("latin-1")
-
-    def connection_fields(self, keeps: bool) -> str:
-        """Return the line of the field Connection. From: ``head``, if the value is not the default of HTTP/1.1."""
-        return f"Connection: {'keep-alive' if keeps else 'close'}\r\n"
-
     # ---- the app's result
 
     @calls_out
@@ -347,6 +284,87 @@ class Response(Framing):
         else:
             self.sink.send(head + data)
 
+    # ---- the head
+
+    @compiled  # in C only for HTTP/1.1 to a ServerConnection that stays open, within the second of Date
+    def head(self, length: int | None, whole: bool = False) -> bytes:
+        """Return the head's bytes, and set the framing. ``whole``: whether the server has computed ``length``."""
+        lines = self.lines + self.sink.server_fields.fields(self.app_fields)
+        status = self.status
+        if status.startswith(NO_BODY):
+            self.bodiless = True
+            if not status.startswith("304"):
+                lines = LENGTH_LINE.sub("", lines) + ("Content-Length: 0\r\n" if status.startswith("205") else "")
+        elif length is not None:
+            self.remaining = length
+            if whole:
+                lines += f"Content-Length: {length}\r\n"
+        elif self.settle(status, None, self.version):
+            self.sink.close_after_response()
+        elif self.chunked:
+            lines += "Transfer-Encoding: chunked\r\n"
+        keeps = self.sink.keeps_alive()
+        if not keeps or self.version == "HTTP/1.0":
+            lines += self.connection_fields(keeps)
+        return (lines + "\r\n").encode("latin-1")
+
+    def connection_fields(self, keeps: bool) -> str:
+        """Return the line of the field Connection. From: ``head``, if the value is not the default of HTTP/1.1."""
+        return f"Connection: {'keep-alive' if keeps else 'close'}\r\n"
+
+    # ---- the end
+
+    def finish(self) -> None:
+        """Send the end of the body. If the body is shorter than its Content-Length, end the connection afterwards."""
+        if not self.status:
+            raise NotStarted("the app returned without calling start_response")
+        if not self.sent:
+            if self.length is None and not self.bodiless:
+                self.send_whole(b"")
+                return
+            self.send_first(b"")
+        if self.chunked:
+            self.sink.send(LAST_CHUNK)
+        elif self.lacks():
+            self.lack()
+
+    def lack(self) -> None:
+        self.sink.close_after_response()
+        logger.error("the app gave %s bytes less than its Content-Length, %s", self.remaining, self.length)
+
+    # ---- bodies of several pieces, and files
+
+    def write(self, data: bytes, /) -> None:
+        """Send a piece of the body at once. Parks: while the client does not read. Raises: OSError, AppError."""
+        if data.__class__ is not bytes:
+            check_bytes(data)
+        if not self.status:
+            raise AppError("the app gave a body before it has called start_response")
+        if not self.sent:
+            self.send_first(data)
+        elif data:
+            self.send_more(data)
+
+    def send_first(self, data: bytes) -> None:
+        """Send the head together with the first piece of the body."""
+        head = self.head(self.length)
+        if data:
+            data = self.frame(data)
+        self.sent = True
+        if len(data) > JOIN_BYTES:
+            self.sink.send(head)
+            self.sink.send(data)
+        else:
+            self.sink.send(head + data)
+
+    def send_more(self, data: bytes) -> None:
+        data = self.frame(data)
+        if data:
+            self.sink.send(data)
+
+    def excess(self) -> None:
+        logger.error("the app gave more than its Content-Length, %s; the rest is cut off", self.length)
+
     def send_file(self, wrapper: FileWrapper) -> bool:
         """Send a regular file. Returns: False, without sending, for any other file."""
         found = wrapper.remaining()
@@ -362,20 +380,6 @@ class Response(Framing):
             self.remaining = (self.remaining or 0) - self.size
         self.finish()
         return True
-
-    def finish(self) -> None:
-        """Send the end of the body. If the body is shorter than its Content-Length, end the connection afterwards."""
-        if not self.status:
-            raise NotStarted("the app returned without calling start_response")
-        if not self.sent:
-            if self.length is None and not self.bodiless:
-                self.send_whole(b"")
-                return
-            self.send_first(b"")
-        if self.chunked:
-            self.sink.send(LAST_CHUNK)
-        elif self.lacks():
-            self.lack()
 
 
 def parse_length(value: str, previous: int | None) -> int:
