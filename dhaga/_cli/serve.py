@@ -85,22 +85,13 @@ def refuse_missing(parser: CommandLine, options: argparse.Namespace) -> None:
             parser.error(f"{option} cannot be given on this platform: {instead}")
 
 
-def service(options: argparse.Namespace, patch: bool) -> Master | OneProcess:
-    """Return the master of the workers. On a platform without fork, return the server of this one process."""
-    common: dict[str, Any] = {
-        "threads": options.threads,
-        "grace": options.graceful_timeout,
-        "backlog": options.backlog,
-        "scheme": "https" if options.certfile else "http",
-    }
-    setup, where = lambda: set_up_worker(options, patch), options.bind or [address(BIND)]
-    if system.FORKS:
-        from ..servers._prefork import Master
-
-        return Master(setup, where, workers=options.workers, reuse_port=options.reuse_port, **common)
-    from ..servers._one_process import OneProcess
-
-    return OneProcess(setup, where, **common)
+def log_to_stderr() -> None:
+    """Write Dhaga's log records to stderr. The app configures its own logging."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
 
 
 def may_patch(options: argparse.Namespace) -> bool:
@@ -120,18 +111,27 @@ def may_patch(options: argparse.Namespace) -> bool:
     return error is None
 
 
+def service(options: argparse.Namespace, patch: bool) -> Master | OneProcess:
+    """Return the master of the workers. On a platform without fork, return the server of this one process."""
+    common: dict[str, Any] = {
+        "threads": options.threads,
+        "grace": options.graceful_timeout,
+        "backlog": options.backlog,
+        "scheme": "https" if options.certfile else "http",
+    }
+    setup, where = lambda: set_up_worker(options, patch), options.bind or [address(BIND)]
+    if system.FORKS:
+        from ..servers._prefork import Master
+
+        return Master(setup, where, workers=options.workers, reuse_port=options.reuse_port, **common)
+    from ..servers._one_process import OneProcess
+
+    return OneProcess(setup, where, **common)
+
+
 def give_up(why: str) -> NoReturn:
     """Exit with a message, which the interpreter prints."""
     raise SystemExit(f"{PROGRAM}: {why}")
-
-
-def log_to_stderr() -> None:
-    """Write Dhaga's log records to stderr. The app configures its own logging."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(LOG_FORMAT))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
 
 
 # ---- the command line

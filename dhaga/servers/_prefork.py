@@ -190,6 +190,63 @@ class Master:
         for listeners in self.listeners:
             close_all(listeners)
 
+    # ---- new workers
+
+    def reload(self) -> None:
+        """Fork the first worker of a new generation, unless the master is stopping."""
+        if self.stop_signal is not None:
+            return
+        # Workers of an unfinished reload; some may already serve.
+        self.terminate(self.starting.values(), signal.SIGTERM)
+        self.starting = {}
+        self.fork_new(self.slots[:1])  # only one worker, so that an error of the program is logged once
+
+    def fork_new(self, slots: Iterable[int]) -> None:
+        try:
+            for slot in slots:
+                self.starting[slot] = self.fork(slot)
+        except OSError as error:
+            self.abort_reload(f"no worker could be forked: {error}")
+
+    def fork(self, slot: int) -> WorkerProcess:
+        """Fork a worker. Raises: OSError; in the child SystemExit, when the child's service has ended."""
+        pipe, worker_end = originals.socketpair()
+        flush_output()
+        with self.signal_pipe.blocked():
+            try:
+                pid = os.fork()
+            except OSError:
+                pipe.close()
+                worker_end.close()
+                raise
+            if not pid:
+                self.drop_master_state(slot)
+        if not pid:
+            pipe.close()
+            processes = 1 if self.reuse_port else len(self.slots)
+            worker = Worker(self.setup, self.listeners[slot], self.threads, self.grace, processes)
+            try:
+                raise SystemExit(worker.run(worker_end))
+            except OSError:  # of a signal handler, for example; the caller would mistake it for an error of the fork
+                logger.exception("worker %d has failed", os.getpid())
+                raise SystemExit(EXIT_FAILURE) from None
+        worker_end.close()
+        process = self.workers[pid] = WorkerProcess(pid, slot, pipe)
+        self.selector.register(pipe, 1, functools.partial(self.on_pipe_readable, process))
+        return process
+
+    def drop_master_state(self, slot: int) -> None:
+        """Close the files of the master and of other workers, and reset the signal handlers. From: the child."""
+        for listeners in self.listeners:
+            close_all([listener for listener in listeners if listener not in self.listeners[slot]])
+        self.signal_pipe.close()
+        for number in self.handlers:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closing terminal sends SIGHUP to all of its processes
+        self.selector.close()
+        for worker in self.workers.values():
+            worker.pipe.close()
+
     # ---- time
 
     def poll_timeout(self) -> float | None:
@@ -222,23 +279,6 @@ class Master:
         for number in self.signal_pipe.read():
             if number in self.handlers:  # other signals belong to the embedding program
                 self.handlers[number]()
-
-    def reload(self) -> None:
-        """Fork the first worker of a new generation, unless the master is stopping."""
-        if self.stop_signal is not None:
-            return
-        self.terminate(
-            self.starting.values(), signal.SIGTERM
-        )  # workers of an unfinished reload; some may already serve
-        self.starting = {}
-        self.fork_new(self.slots[:1])  # only one worker, so that an error of the program is logged once
-
-    def fork_new(self, slots: Iterable[int]) -> None:
-        try:
-            for slot in slots:
-                self.starting[slot] = self.fork(slot)
-        except OSError as error:
-            self.abort_reload(f"no worker could be forked: {error}")
 
     def drain(self) -> None:
         """Give workers ``grace`` seconds to finish their requests. A second call ends the workers at once."""
@@ -367,45 +407,6 @@ class Master:
         pause = min(longest, shortest * 2 ** min(self.early_exits[slot], 30))
         logger.error("worker %d %s; another one starts in %.1f s", worker.pid, exit_description, pause)
         self.respawn_at[slot] = now + pause
-
-    def fork(self, slot: int) -> WorkerProcess:
-        """Fork a worker. Raises: OSError; in the child SystemExit, when the child's service has ended."""
-        pipe, worker_end = originals.socketpair()
-        flush_output()
-        with self.signal_pipe.blocked():
-            try:
-                pid = os.fork()
-            except OSError:
-                pipe.close()
-                worker_end.close()
-                raise
-            if not pid:
-                self.drop_master_state(slot)
-        if not pid:
-            pipe.close()
-            processes = 1 if self.reuse_port else len(self.slots)
-            worker = Worker(self.setup, self.listeners[slot], self.threads, self.grace, processes)
-            try:
-                raise SystemExit(worker.run(worker_end))
-            except OSError:  # of a signal handler, for example; the caller would mistake it for an error of the fork
-                logger.exception("worker %d has failed", os.getpid())
-                raise SystemExit(EXIT_FAILURE) from None
-        worker_end.close()
-        process = self.workers[pid] = WorkerProcess(pid, slot, pipe)
-        self.selector.register(pipe, 1, functools.partial(self.on_pipe_readable, process))
-        return process
-
-    def drop_master_state(self, slot: int) -> None:
-        """Close the files of the master and of other workers, and reset the signal handlers. From: the child."""
-        for listeners in self.listeners:
-            close_all([listener for listener in listeners if listener not in self.listeners[slot]])
-        self.signal_pipe.close()
-        for number in self.handlers:
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closing terminal sends SIGHUP to all of its processes
-        self.selector.close()
-        for worker in self.workers.values():
-            worker.pipe.close()
 
 
 def describe_exit(status: int) -> str:
