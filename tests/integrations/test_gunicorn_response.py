@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dhaga.integrations.gunicorn import ResponseSocket
+from dhaga.integrations._gunicorn_response import ResponseSocket
 
 
 class Written:
