@@ -100,6 +100,7 @@ WITHOUT_TESTS = {
     "simulation/network/_partition.py": "by test_network.py: what programs see of it",
     "simulation/network/_wire.py": "by test_network.py: what programs see of it",
     "_kernel/outside.py": "by tests/simulation/test_standard.py: a simulation sets nothing else of Dhaga",
+    "simulation/_schedule/simulated_queue.py": "by test_run.py and test_points.py: the order of members",
     "simulation/_schedule/source_line.py": "by test_report.py and test_points.py: what a report shows of a line",
     "simulation/_base/here.py": "by test_unsimulated.py and test_world.py: other OS threads, one at a time",
     "simulation/_base/part.py": "by test_network.py and test_disk.py, whose draws and events these are",

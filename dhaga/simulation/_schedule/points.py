@@ -22,7 +22,8 @@ from ..._kernel.run.call_outs import is_of_dhaga
 from ..._kernel.run.preemption import may_pause
 from ..._kernel.wait.current import running_waiter
 from .members import Member
-from .run import Run, SimulatedQueue
+from .run import Run
+from .simulated_queue import SimulatedQueue
 from .source_line import SourceLine
 from .strategies import LONGEST_STRETCH
 

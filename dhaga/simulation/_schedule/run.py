@@ -1,4 +1,7 @@
-"""A run: its members (dhagas and others), its events, and the run queue, which asks the chooser who runs next."""
+"""A run: its members (dhagas and others) and its events. The run asks the chooser who runs next.
+
+The run queue, which asks the run, is in ``simulated_queue``.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,12 @@ from greenlet import getcurrent
 
 from ..._kernel.errors import Deadlock
 from ..._kernel.process.virtual_clock import VirtualClock
-from ..._kernel.run.chosen_queue import ChosenQueue
-from ..._kernel.run.run_queues import HighQueue, LowQueue
-from ..._kernel.run.scheduler import NewQueue, Scheduler
+from ..._kernel.run.run_queues import LowQueue
+from ..._kernel.run.scheduler import Scheduler
 from .._base.errors import HostKilled, LimitReached, Stopped
 from .._base.pause import pause
 from .events import FD, Log, Shown
-from .members import CLOCK, Member, Members, remove_all, waiter_behind, waiters_behind
+from .members import CLOCK, Member, Members, waiter_behind
 from .source_line import SourceLine, last_line_of
 from .strategies import Chooser
 from .switches import Switch
@@ -270,8 +272,7 @@ class Run:
             self.scheduler.end_where_it_is(dhaga, error)
             if isinstance(dhaga.wake_queue, LowQueue) and dhaga in dhaga.wake_queue:
                 dhaga.wake_queue.remove(dhaga)
-        queue = self.scheduler.run_queue
-        assert isinstance(queue, SimulatedQueue)
+        queue: Any = self.scheduler.run_queue  # a SimulatedQueue
         queue.remove_all(self.dead.__contains__)
         for thread in [thread for thread in self.threads if thread.dhaga in self.dead]:
             thread.leave()
@@ -344,77 +345,3 @@ class Run:
         if holds is False:
             name = getattr(invariant, "__qualname__", repr(invariant))
             self.fail(AssertionError(f"the invariant {name} does not hold"))
-
-
-class SimulatedQueue(ChosenQueue):
-    """The run queue of a simulation. ``ready`` contains the members of the entries, in the same order."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self.run = run
-        self.ready: list[Member] = []
-        # False after an entry was put at the head. From then on, each call of ``members()`` computes ``ready`` again.
-        self.in_order = True
-
-    def append(self, entry: Any) -> None:
-        if self.run.dead and entry in self.run.dead:
-            return
-        if self.run.pauses is None or not self.run.pauses.holds(entry):
-            self.add(entry)
-
-    def add(self, entry: Any) -> None:
-        """Append an entry, even if its host is paused or slow."""
-        super().append(entry)
-        self.ready.append(self.run.note_ready(entry))
-
-    def append_preempted(self, me: Any, member: Member) -> None:
-        """Append a preempted member, which stays ready and has not yielded."""
-        super().append(me)
-        self.ready.append(member)
-
-    def appendleft(self, entry: Any) -> None:
-        if type(entry) is not HighQueue or self.run.pauses is None or not self.run.pauses.holds(entry):
-            self.prepend(entry)
-
-    def prepend(self, entry: Any) -> None:
-        """Insert an entry at the head, even if its host is paused or slow."""
-        super().appendleft(entry)
-        self.run.note_ready(entry)
-        self.in_order = False
-
-    def waiters(self) -> list[Any]:
-        """Return the waiters of the entries, in order."""
-        return waiters_behind(self)
-
-    def members(self) -> list[Member]:
-        """Return the members of the entries, in order."""
-        if not self.in_order:
-            self.ready = [self.run.members.of(waiter) for waiter in self.waiters()]
-        return self.ready
-
-    def remove_all(self, unwanted: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
-        """Remove the entries of unwanted waiters. Returns: each removed entry with its waiter, in order."""
-        return remove_all(self, unwanted, self.members())
-
-    def choose(self) -> int:
-        return self.run.next_index(self.members())
-
-    def take(self, index: int) -> Any:
-        member = self.members().pop(index)
-        waiter = self[index]
-        if type(waiter) is NewQueue:
-            waiter = self.bring_forward(waiter, index)
-        elif type(waiter) is HighQueue:
-            waiter = waiter.waiters[0]
-        entry = super().take(index)
-        self.run.note_switch(member, waiter)
-        return entry
-
-    def bring_forward(self, entry: NewQueue, index: int) -> Any:
-        """Move the chosen NEW dhaga to the front of its queue, because the hub starts the first dhaga of this queue."""
-        starts = entry.not_started
-        place = sum(each is entry for each in list(self)[:index]) if index else 0
-        waiter = starts[place]
-        del starts[place]
-        starts.appendleft(waiter)
-        return waiter

@@ -39,7 +39,8 @@ from .._base.ranges import is_number
 from .._base.undoing import Undoing
 from .._schedule.events import KEPT, Log
 from .._schedule.points import KINDS, NewPoints, Program
-from .._schedule.run import Failure, Run, SimulatedQueue
+from .._schedule.run import Failure, Run
+from .._schedule.simulated_queue import SimulatedQueue
 from .._schedule.strategies import Strategy, strategy_of
 from .._schedule.switches import ReplayingChooser, Switch
 from .._standard.clocks import SimulatedClock

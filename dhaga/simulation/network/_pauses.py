@@ -16,7 +16,8 @@ from .._schedule.members import remove_all, waiter_behind
 
 if TYPE_CHECKING:
     from ..._kernel.run.scheduler import Scheduler
-    from .._schedule.run import Run, SimulatedQueue
+    from .._schedule.run import Run
+    from .._schedule.simulated_queue import SimulatedQueue
     from ._hosts import Host
     from ._network import Network
 
