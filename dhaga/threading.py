@@ -34,6 +34,7 @@ from greenlet import getcurrent
 from ._kernel import hooks, originals
 from ._kernel.faces.arguments import check_wait_timeout
 from ._kernel.faces.stdlib_face import builtin_function
+from ._kernel.fast.compiled import compiled
 from ._kernel.process.current_scheduler import current_scheduler
 from ._kernel.process.main_end import main_end
 from ._kernel.process.thread_join import join_thread
@@ -383,6 +384,7 @@ def activeCount() -> int:
 
 
 @builtin_function
+@compiled
 def get_ident() -> int:
     """Return the ident of the running dhaga, or outside dhagas the ident of the OS thread."""
     me = getcurrent()

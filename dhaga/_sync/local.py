@@ -17,6 +17,7 @@ from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.faces.stdlib_face import refuse_copy
+from .._kernel.fast.compiled import compiled
 from .._kernel.run.microthread import Dhaga
 
 MISSING = object()
@@ -96,6 +97,7 @@ class local:  # the standard name
 
     __getstate__: Any = refuse_copy  # a copied object would share all attributes with the original
 
+    @compiled  # in C only for an attribute that the calling dhaga has set, and that the class does not have
     def __getattribute__(self, name: str) -> Any:
         attributes = object.__getattribute__(self, "_namespaces_").of_caller(self)
         if name == "__dict__":

@@ -47,6 +47,8 @@ class Objects:
         self.getter: Any = dhaga.spawn(self.simple.get)
         dhaga.sleep(0)
         self.tls = connected(*contexts) if contexts else None
+        self.local = threading.local()
+        self.local.name = "value"
         self.http = repeating_connection()
         self.response = Response(self.http, "GET", "HTTP/1.1")
 
@@ -72,6 +74,7 @@ class Objects:
             "simple queue": self.simple,
             "socket": self.near,
             "watcher": self.near.watcher_,
+            "local": self.local,
             "connection": self.http,
             "idle timer": self.http.idle_timer,
             "request parser": self.http.parser,
@@ -106,6 +109,7 @@ class Objects:
             lambda: self.sleeper.wake(),
             lambda: self.scheduler.poller.poll(),
             lambda: (setattr(self.http.parser, "buffer", HEAD), self.http.parser.head(BASE)),
+            lambda: (self.local.name, threading.get_ident()),
             lambda: self.http.fill_environ({}),
             lambda: (self.http.idle_timer.arm(1.0), self.http.idle_timer.arm(2.0)),
             lambda: self.response.start("200 OK", [*FIELDS]),

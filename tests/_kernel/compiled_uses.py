@@ -297,6 +297,18 @@ def of_queue(new: Callable[[], Any]) -> dict[str, Callable[[], Use]]:
     )
 
 
+def of_caller() -> dict[str, Callable[[], Use]]:
+    def identifies() -> Use:
+        return threading.get_ident, lambda: threading.get_ident() > 0
+
+    def reads() -> Use:
+        mine = threading.local()
+        mine.name = "value"
+        return partial(mine.__getattribute__, "name"), lambda: [mine.name, hasattr(mine, "other")]
+
+    return {"get_ident": identifies, "local.__getattribute__": reads}
+
+
 def of_wait_queue() -> dict[str, Callable[[], Use]]:
     def waits(**kwargs: object) -> Use:
         queue_of_all = WaitQueue(Expiring, "test")
@@ -659,6 +671,7 @@ def uses(server: Any, client: Any) -> dict[str, Callable[[], Use]]:
         **of_event(),
         **of_queue(queue.Queue),
         **of_queue(queue.SimpleQueue),
+        **of_caller(),
         **of_wait_queue(),
         **of_kernel(),
         **of_socket(),

@@ -67,6 +67,7 @@ def test_each_function_of_the_list_in_c_is_the_twin_of_one() -> None:
     rows = re.findall(r'^COMPILED(?:_FUNCTION)?\([A-Z_]+, [&"]([\w.]+)"?, "(\w+)", ', listed, re.MULTILINE)
     methods = [(owner.__name__, name) for owner, name in METHODS if getattr(owner, name).__name__ == name]
     functions = [("dhaga._kernel.run.loop", "has_event"), (dhaga.sleep.__module__, "sleep"), ("dhaga.time", "sleep")]
+    functions.append(("dhaga.threading", "get_ident"))
     assert sorted((owner.lower(), name) for owner, name in rows) == sorted(
         (owner.lower(), name) for owner, name in [*functions, *methods]
     )

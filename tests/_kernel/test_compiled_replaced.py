@@ -39,7 +39,7 @@ def scenario(changed=lambda what: what, classes={}):
 
     lock, rlock, few = new(threading.Lock), new(threading.RLock), new(threading.Semaphore)
     bounded, event = new(threading.BoundedSemaphore), new(threading.Event)
-    items, simple = new(queue.Queue), new(queue.SimpleQueue)
+    items, simple, mine = new(queue.Queue), new(queue.SimpleQueue), new(threading.local)
     near, far = socket.socketpair()
 
     def contend(what):
@@ -58,6 +58,8 @@ def scenario(changed=lambda what: what, classes={}):
         for each in (items, simple):
             each.get()
             each.get(timeout=0.1)
+        mine.name = "first"
+        mine.name.upper()
         near.sendall(near.recv(10))
         near.recv_into(bytearray(5))
 

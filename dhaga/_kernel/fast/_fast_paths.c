@@ -65,6 +65,7 @@ One interpreter: the twins, types and offsets are static. An import in another i
 #include "fast_paths/socket.h"
 #include "fast_paths/socket_send.h"
 #include "fast_paths/tls.h"
+#include "fast_paths/caller.h"
 #include "fast_paths/idle_timer.h"
 #include "fast_paths/request_head.h"
 #include "fast_paths/response_head.h"
@@ -84,23 +85,6 @@ static struct {
 #define COMPILED_FUNCTION(constant, module, name, function) [constant] = {NULL, module, {name, function, NULL}},
 #include "fast_paths/compiled_functions.h"
 };
-
-/* Return an attribute of a class by its name, as a borrowed reference. Unlike getattr(), this lookup runs no Python
-code. */
-static PyObject *
-in_class(PyTypeObject *type, PyObject *name)
-{
-    Py_ssize_t i;
-
-    for (i = 0; i < PyTuple_GET_SIZE(type->tp_mro); i++) {
-        PyObject *dict = ((PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i))->tp_dict;
-        PyObject *found = dict == NULL ? NULL : PyDict_GetItemWithError(dict, name);
-        if (found != NULL) {
-            return found;
-        }
-    }
-    return NULL;
-}
 
 /* Whether a compiled method of a class or its bases is in its place: no program has replaced it. */
 static int

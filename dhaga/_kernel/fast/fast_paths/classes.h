@@ -100,6 +100,23 @@ imported(const char *module, const char *name, const char *attribute)
     return found;
 }
 
+/* Return an attribute of a class by its name, as a borrowed reference. Unlike getattr(), this lookup runs no Python
+code. */
+static PyObject *
+in_class(PyTypeObject *type, PyObject *name)
+{
+    Py_ssize_t i;
+
+    for (i = 0; i < PyTuple_GET_SIZE(type->tp_mro); i++) {
+        PyObject *dict = ((PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i))->tp_dict;
+        PyObject *found = dict == NULL ? NULL : PyDict_GetItemWithError(dict, name);
+        if (found != NULL) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
 /* The value of a key, owned; NULL if there is none, or with an error. */
 static inline PyObject *
 value_of(PyObject *dict, PyObject *key)

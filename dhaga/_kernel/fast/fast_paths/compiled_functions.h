@@ -83,6 +83,10 @@ COMPILED(TLS_RECV, &SSLSocket, "recv", ANY(sslsocket_recv))
 COMPILED(TLS_READ, &SSLSocket, "read", ANY(sslsocket_read))
 COMPILED(TLS_WRITE, &SSLSocket, "write", ONE(sslsocket_write))
 
+/* caller.h */
+COMPILED_FUNCTION(GET_IDENT, "dhaga.threading", "get_ident", NONE(get_ident))
+COMPILED(LOCAL_GETATTRIBUTE, &Local, "__getattribute__", ONE(local___getattribute__))
+
 /* idle_timer.h */
 COMPILED(IDLE_TIMER_ARM, &IdleTimer, "arm", ONE(idle_timer_arm))
 

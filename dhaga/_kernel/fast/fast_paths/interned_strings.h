@@ -51,6 +51,7 @@ INTERNED(write_again, "write_again")
 INTERNED(expire, "_expire")
 INTERNED(acquire, "acquire")
 
+INTERNED(first_by_address, "first_by_address")
 INTERNED(disconnected, "disconnected")
 INTERNED(dhaga_disconnected, "dhaga.disconnected")
 INTERNED(wsgi_input, "wsgi.input")

@@ -144,6 +144,9 @@ KNOWN_SLOT(Socket, socket_sends_until_check, "sends_until_check")
 
 KNOWN_CLASS(SSLSocket, "dhaga.ssl", "SSLSocket")
 
+KNOWN_CLASS(Local, "dhaga._sync.local", "local")
+KNOWN_SLOT(Local, local_namespaces, "_namespaces_")
+
 KNOWN_CLASS(IdleTimer, "dhaga.http._server.idle_timer", "IdleTimer")
 KNOWN_SLOT(IdleTimer, idle_timer_me, "me")
 KNOWN_SLOT(IdleTimer, idle_timer_waiter, "waiter")
