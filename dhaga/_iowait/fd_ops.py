@@ -194,8 +194,13 @@ def has_error(fd: int) -> bool:
     A socket reports an error such as ECONNRESET only once, and later writes get EPIPE. So the current write must not
     consume the error.
     """
+    return has_event(fd, 0)
+
+
+def has_event(fd: int, events: int) -> bool:
+    """Return whether poll(2) finds one of the events, or an error or hang-up, now."""
     ready = originals.poll()
-    ready.register(fd, 0)
+    ready.register(fd, events)
     return bool(ready.poll(0))
 
 
