@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._iowait.child_wait import wait, wait3, wait4, waitid, waitpid
-from ._iowait.fd_ops import close, closerange, read, readinto, readv, sendfile, write, writev
+from ._iowait.fd_ops import close, closerange, dup2, read, readinto, readv, sendfile, write, writev
 from ._iowait.kernel_fds import eventfd_read, eventfd_write, splice
 from ._iowait.open_fd import open
 from ._kernel.faces.stdlib_face import builtin_function, fall_back_to, remove_names
@@ -23,6 +23,7 @@ from .io import open as open_file
 __all__ = [
     "close",
     "closerange",
+    "dup2",
     "eventfd_read",
     "eventfd_write",
     "fdopen",

@@ -26,7 +26,7 @@ from ._iowait.dns import gethostbyname as gethostbyname
 from ._iowait.dns import gethostbyname_ex as gethostbyname_ex
 from ._iowait.dns import getnameinfo as getnameinfo
 from ._iowait.dns import resolve_address, standard_getaddrinfo
-from ._iowait.socket_base import DONTWAIT, NOW, family_of, plain, type_of
+from ._iowait.socket_base import DONTWAIT, family_of, plain, type_of
 from ._iowait.socket_wait_all import WAITALL, WaitAllSocket
 from ._kernel import outside
 from ._kernel.faces.stdlib_face import fall_back_to
@@ -91,9 +91,11 @@ class socket(WaitAllSocket):
     @calls_out
     def recv_slow_path(self, bufsize: int, flags: int) -> bytes:
         """Receive with flags or a timeout, or for a caller outside the cached watcher's scheduler."""
-        if flags & WAITALL and self.waits_for_all(flags):
-            buffer = bytearray(bufsize)
-            return bytes(buffer[: self.recv_all_(buffer, flags)])
+        if flags & WAITALL:
+            if self.waits_for_all(flags):
+                buffer = bytearray(bufsize)
+                return bytes(buffer[: self.recv_all_(buffer, flags)])
+            self.wait_to_peek_(bufsize, flags)
         if bufsize == 0:
             return outside.sockets.recv(self, 0, flags)  # never waits
         data: bytes = self.read_when_ready(flags, outside.sockets.recv, bufsize, flags | DONTWAIT)
@@ -112,6 +114,8 @@ class socket(WaitAllSocket):
         size = nbytes or memoryview(buffer).nbytes  # a ctypes structure has no len()
         if size == 0:
             return outside.sockets.recv_into(self, buffer, 0, flags)  # never waits
+        if flags & WAITALL:
+            self.wait_to_peek_(size, flags)
         got: int = self.read_when_ready(flags, outside.sockets.recv_into, buffer, nbytes, flags | DONTWAIT)
         if got < size and not flags:
             self.note_drained()
@@ -142,7 +146,7 @@ class socket(WaitAllSocket):
             if data.__class__ is bytes and sent == len(data):
                 return
         except BlockingIOError:
-            if self.call_timeout_ == 0 or flags & NOW:
+            if self.never_waits_(flags):
                 raise
             sent = 0
         with memoryview(data) as view:
@@ -160,7 +164,7 @@ class socket(WaitAllSocket):
                 sent += outside.sockets.send(self, data[sent:], flags | DONTWAIT)
                 continue
             except BlockingIOError:
-                if self.call_timeout_ == 0 or flags & NOW:
+                if self.never_waits_(flags):
                     raise
             if watcher is None:
                 me = this_waiter()

@@ -18,6 +18,7 @@ from ._kernel.faces.arguments import check_wait_timeout
 from ._kernel.faces.stdlib_face import builtin_function, fall_back_to, refuse_copy
 from ._kernel.process import preemption_watcher
 from ._kernel.process.current_scheduler import current_scheduler
+from ._kernel.process.thread_join import join_thread
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
 from ._kernel.run.microthread import Dhaga
@@ -126,13 +127,16 @@ class _ThreadHandle:
         return self.dhaga is not None and self.dhaga.has_ended
 
     def join(self, timeout: float | None = None, /) -> None:
-        """Wait until the thread has ended. Parks: ``join``. Raises: RuntimeError if the caller is this thread."""
+        """Wait until the thread has ended; without a limit if the timeout is negative.
+
+        Parks: ``join``. Raises: RuntimeError if the caller is this thread, before the start, or while Python 3.14 ends.
+        """
+        if timeout is not None:
+            check_wait_timeout(abs(timeout))  # the standard refuses large negative values too
         dhaga = self._started_dhaga()
         if dhaga is getcurrent():
             raise RuntimeError("Cannot join current thread")
-        if timeout is not None:
-            check_wait_timeout(timeout)
-        dhaga.join(timeout if timeout is None or timeout >= 0 else None)
+        join_thread(dhaga, timeout if timeout is None or timeout >= 0 else None)
 
     def _set_done(self) -> None:
         self._started_dhaga()

@@ -15,10 +15,13 @@ from .._kernel import hooks, originals
 changing = originals.RLock()
 
 
-def add_close_hook(fd: int, callback: Callable[[], object]) -> None:
-    """Register a callback for the close of an fd. The callback runs before the close, in the closing thread."""
+def add_close_hook(fd: int, callback: Callable[[], object], replaced: Callable[[], object] | None = None) -> None:
+    """Register a callback for the close of an fd. The callback runs before the close, in the closing thread.
+
+    ``replaced``: a callback that runs after ``dup2`` has put another file under the fd's number.
+    """
     with changing:
-        hooks.before_fd_close.setdefault(fd, {})[callback] = None
+        hooks.before_fd_close.setdefault(fd, {})[callback] = replaced
 
 
 def remove_close_hook(fd: int, callback: Callable[[], object]) -> None:

@@ -24,6 +24,7 @@ from .._kernel.errors import Cancelled, Expired, ParkError
 from .._kernel.faces.stdlib_face import builtin_function
 from .._kernel.own_fds import own_fds, ranges_without_own
 from .._kernel.platform.system import system
+from .._kernel.run.attachment import forget_file, watched_fds
 from .._kernel.run.fd_watch import FdWatcher, limited
 from .._kernel.run.turn_budget import end_turn, waiter_that_is_due
 from .._kernel.wait.current import parking_waiter
@@ -32,7 +33,7 @@ from .cached_reads import NOWAIT, UNSUPPORTED
 from .close_hooks import add_close_hook, remove_close_hook
 from .kernel_limits import limits_of_fd
 
-__all__ = ["close", "closerange", "read", "readinto", "readv", "sendfile", "write", "writev"]
+__all__ = ["close", "closerange", "dup2", "read", "readinto", "readv", "sendfile", "write", "writev"]
 
 POLLIN, POLLOUT, PIPE_BUF = system.POLLIN, system.POLLOUT, system.PIPE_BUF
 """Poll events, and the number of bytes that a writable pipe always accepts (POSIX: such writes are atomic)."""
@@ -45,7 +46,7 @@ MASTER = system.TERMINAL_MASTER
 standard_open, standard_read, standard_write, standard_close = os.open, os.read, os.write, os.close
 standard_readv, standard_writev = system.readv, system.writev
 standard_readinto: Any = getattr(os, "readinto", None)
-standard_closerange = os.closerange
+standard_closerange, standard_dup2 = os.closerange, os.dup2
 standard_sendfile: Any = getattr(os, "sendfile", None)
 
 
@@ -58,6 +59,7 @@ def close(fd: int, /) -> None:
     if fd in own_fds:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     call_close_hooks(fd)
+    forget_file(fd)
     standard_close(fd)
 
 
@@ -66,6 +68,34 @@ def call_close_hooks(fd: int) -> None:
     if hooks.before_fd_close:
         for close_hook in list(hooks.before_fd_close.get(fd, ())):
             close_hook()
+
+
+def call_replace_hooks(fd: int) -> None:
+    """Wake the polls of several fds, one of which refers to another file now: they poll again."""
+    for replace_hook in list(hooks.before_fd_close.get(fd, {}).values()):
+        if replace_hook is not None:
+            replace_hook()
+
+
+@builtin_function
+def dup2(fd: int, fd2: int, inheritable: bool = True) -> int:
+    """Duplicate an fd under the number ``fd2``. Source: ``os.dup2``.
+
+    Dhagas that wait for ``fd2`` retry their calls, and so wait for the new file: an OS thread would wait for the file
+    that is replaced. Raises: OSError (EBADF) also for an fd that a scheduler has opened for itself.
+    """
+    fd2 = operator.index(fd2)
+    if fd2 in own_fds:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    if fd2 == fd:
+        return standard_dup2(fd, fd2, inheritable)
+    # The first call finds the former file's registrations, the second one those of callers that retried too early.
+    forget_file(fd2)
+    try:
+        return standard_dup2(fd, fd2, inheritable)
+    finally:
+        forget_file(fd2)
+        call_replace_hooks(fd2)
 
 
 @builtin_function
@@ -77,6 +107,8 @@ def closerange(fd_low: int, fd_high: int, /) -> None:
     for low, high in ranges_without_own(operator.index(fd_low), operator.index(fd_high)):
         for fd in [fd for fd in list(hooks.before_fd_close) if low <= fd < high]:
             call_close_hooks(fd)
+        for fd in [fd for fd in watched_fds() if low <= fd < high]:
+            forget_file(fd)
         standard_closerange(low, high)
 
 
@@ -194,8 +226,13 @@ def has_error(fd: int) -> bool:
     A socket reports an error such as ECONNRESET only once, and later writes get EPIPE. So the current write must not
     consume the error.
     """
+    return has_event(fd, 0)
+
+
+def has_event(fd: int, events: int) -> bool:
+    """Return whether poll(2) finds one of the events, or an error or hang-up, now."""
     ready = originals.poll()
-    ready.register(fd, 0)
+    ready.register(fd, events)
     return bool(ready.poll(0))
 
 

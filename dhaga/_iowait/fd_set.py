@@ -61,7 +61,7 @@ def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -
     try:
         for fd, events in events_by_fd.items():
             # Add the hook first, so that a close between the two steps is noticed.
-            add_close_hook(fd, fd_set.note_close)
+            add_close_hook(fd, fd_set.note_close, fd_set.note_close)
             try:
                 fd_set.add(fd, events)
             except OSError:

@@ -195,9 +195,8 @@ class TimeoutSocket(standard.socket):
             return False
         if family_of(self) == system.AF_UNIX:
             return True
-        is_tcp = self.getsockopt(standard.SOL_SOCKET, standard.SO_PROTOCOL) == standard.IPPROTO_TCP
         # SCTP keeps message boundaries, so more data may follow a short read.
-        return is_tcp and family_of(self) in (standard.AF_INET, standard.AF_INET6)
+        return is_tcp(self)
 
     def note_drained(self) -> None:
         """Record a short read, so that the next read parks without a failing system call."""
@@ -242,7 +241,8 @@ class TimeoutSocket(standard.socket):
         """Return ``operation(self, *args)`` as soon as the fd is readable. ``flags``: the program's flags."""
         me: Any = getcurrent()
         scheduler = getattr(me, "scheduler", None)
-        now = self.call_timeout_ == 0 or flags & NOW
+        timeout = self.call_timeout_
+        now = timeout == 0 or (flags & NOW and timeout is None)  # the body of never_waits_(), repeated to save a call
         watcher: Any = self.watchers_.get(scheduler) if scheduler is not None and not now else None
         deadline: float | None = None
         # The caller may be a finalizer that runs during a park of this dhaga.
@@ -279,7 +279,7 @@ class TimeoutSocket(standard.socket):
             try:
                 return operation(self, *args)
             except BlockingIOError:
-                if self.call_timeout_ == 0 or flags & NOW:
+                if self.never_waits_(flags):
                     if overlong:
                         found_nothing()
                     raise
@@ -287,6 +287,11 @@ class TimeoutSocket(standard.socket):
                 me = this_waiter()
                 watcher = self.fd_watcher(me)
             deadline = self.park_within_timeout(watcher.wait_writable, me, deadline)
+
+    def never_waits_(self, flags: int) -> bool:
+        """Return whether a call must not wait. As in the standard, a timeout overrides MSG_DONTWAIT."""
+        timeout = self.call_timeout_
+        return timeout == 0 or (timeout is None and bool(flags & NOW))
 
     def count_send(self, flags: int) -> None:
         """Count a send, and check the turn's duration at every ``CALLS_PER_CHECK``-th send."""
@@ -297,7 +302,7 @@ class TimeoutSocket(standard.socket):
     def check_turn(self, flags: int) -> None:
         """End the caller's turn if its time budget is used up, unless the call must not wait."""
         self.sends_until_check = CALLS_PER_CHECK
-        if self.call_timeout_ != 0 and not flags & NOW:
+        if not self.never_waits_(flags):
             yield_if_due()
 
     def send_whole_(self, data: Any, sent: int, flags: int) -> int:
@@ -341,11 +346,13 @@ class TimeoutSocket(standard.socket):
 
         return wait
 
-    def retry_with_backoff(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
+    def retry_with_backoff(
+        self, flags: int, operation: Callable[..., Any], *args: Any, limit: int = standard.SO_SNDTIMEO
+    ) -> Any:
         """Return ``operation(self, *args)``, after retries with growing pauses. Parks: ``sleep``.
 
-        Unix sockets whose peer has no room need this method, because no event reports new room. ``flags``: the
-        program's flags.
+        Operations whose readiness no event reports need this method, such as a send to a Unix socket that has no room.
+        ``flags``: the program's flags. ``limit``: the socket option that limits the wait.
         """
         deadline: float | None = None
         gives_up_at: float | None = None
@@ -353,15 +360,21 @@ class TimeoutSocket(standard.socket):
             try:
                 return operation(self, *args)
             except BlockingIOError:
-                if self.call_timeout_ == 0 or flags & NOW:
+                if self.never_waits_(flags):
                     raise
                 now = clock_here()()
                 if gives_up_at is None:
-                    limit = seconds_of(self, standard.SO_SNDTIMEO) if self.call_timeout_ is None else None
-                    gives_up_at = math.inf if limit is None else now + limit
+                    seconds = seconds_of(self, limit) if self.call_timeout_ is None else None
+                    gives_up_at = math.inf if seconds is None else now + seconds
                 if now >= gives_up_at:
                     raise
             deadline = self.park_within_timeout(pause_for(pause), this_waiter(), deadline)
+
+
+def is_tcp(sock: Any) -> bool:
+    """Return whether a stream socket is TCP. From: a caller on Linux."""
+    protocol = sock.getsockopt(standard.SOL_SOCKET, standard.SO_PROTOCOL)
+    return protocol == standard.IPPROTO_TCP and family_of(sock) in (standard.AF_INET, standard.AF_INET6)
 
 
 def is_usual_timeout(value: object) -> TypeGuard[float]:

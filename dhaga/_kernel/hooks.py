@@ -72,8 +72,9 @@ on_main_code: Callable[[Any], object] | None = None
 on_event_loop: Callable[[Any], object] | None = None
 
 # The callbacks of each fd. They are found by the fd's number, because calls such as select() know only this number, and
-# the object that closes the fd does not know these calls. From a dictionary, a callback is removed in O(1).
-before_fd_close: dict[int, dict[Callable[[], object], None]] = {}
+# the object that closes the fd does not know these calls. From a dictionary, a callback is removed in O(1). The
+# values are callbacks for an fd whose file ``dup2`` replaces, or None.
+before_fd_close: dict[int, dict[Callable[[], object], Callable[[], object] | None]] = {}
 
 left_at_exit: list[Callable[[Any], bool]] = []
 

@@ -79,6 +79,8 @@ def read_frame(self: Any, *args: Any, **options: Any) -> Any:
 def wait(self: Any, *args: Any, **options: Any) -> Any:
     """Wait for the answer to a call. Parks: until it has come (``read fd N``)."""
     transport = None if self.connection is None else self.connection._transport
+    if transport is not None:
+        transport._dhaga_interrupted = False  # an interrupted drain_events may have set it
     try:
         return standard_wait(self, *args, **options)
     except BaseException:

@@ -96,7 +96,7 @@ TABLE = (
     Row(
         "os",
         "dhaga.os",
-        ("close", "closerange", "fdopen", "open", "system"),
+        ("close", "closerange", "dup2", "fdopen", "open", "system"),
     ),
     Row(
         "os",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import urllib.parse
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from tests.kit.scripts import prints
 from tests.scenarios.test_asyncio_libraries import address_of
 
 transports = pytest.importorskip("amqp.transport")
+
+from amqp.abstract_channel import AbstractChannel  # noqa: E402
 
 from dhaga.integrations import _amqp  # noqa: E402
 
@@ -60,6 +63,39 @@ def test_a_timeout_of_amqp_itself_leaves_the_connection_as_it_is(transport: Any)
     with pytest.raises(TimeoutError), transport.having_timeout(0.01):
         transport.write(bytes(20_000_000))
     assert transport.connected
+
+
+class Channel(AbstractChannel):  # type: ignore[misc]
+    """A channel whose connection calls ``drain`` for events."""
+
+    def __init__(self, transport: Any, drain: Any) -> None:
+        super().__init__(SimpleNamespace(channels={}, _transport=transport, drain_events=drain), 1)
+
+    def _setup_listeners(self) -> None:
+        pass
+
+
+@ERRORS
+def test_a_call_that_is_interrupted_before_it_reads_leaves_the_connection_as_it_is(
+    transport: Any, error: BaseException
+) -> None:
+    """Also after an interrupted read of another call."""
+
+    def fails(timeout: float | None) -> None:
+        raise error
+
+    interrupt(error, transport.read_frame)
+    with pytest.raises(type(error)):
+        Channel(transport, fails).wait((20, 41))
+    assert transport.connected
+
+
+@ERRORS
+def test_a_call_that_is_interrupted_while_it_reads_cuts_the_connection_off(
+    transport: Any, error: BaseException
+) -> None:
+    interrupt(error, Channel(transport, lambda timeout: transport.read_frame()).wait, (20, 41))
+    assert not transport.connected
 
 
 # ---- with RabbitMQ, through a relay

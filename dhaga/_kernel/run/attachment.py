@@ -83,3 +83,22 @@ class Attachment(Lap, Membership):
 
 # All schedulers that are attached to an OS thread.
 schedulers: set[Scheduler] = set()
+
+
+def watched_fds() -> set[int]:
+    """Return the fds that the pollers of all schedulers watch. From: any thread."""
+    return {watcher.fd for scheduler in list(schedulers) for watcher in scheduler.poller.all_watchers()}
+
+
+def forget_file(fd: int) -> None:
+    """Wake the waiters of an fd whose number is about to refer to another file or to none: they retry their calls.
+
+    From: any thread. The waiters of another thread are woken by a callback of its loop, after the change of the fd.
+    """
+    here = originals.get_ident()
+    for scheduler in list(schedulers):
+        if scheduler.poller.is_watching(fd):
+            if scheduler.thread_ident == here:
+                scheduler.poller.forget(fd)
+            else:
+                scheduler.ioloop.add_callback(scheduler.poller.forget, fd)

@@ -57,7 +57,12 @@ class EdgeTriggered(Poller):
             raise closed_error()
         former = self.watchers.setdefault(watcher.fd, watcher)
         if former is watcher:
-            self.watch(watcher, watcher.interest | direction)
+            try:
+                self.watch(watcher, watcher.interest | direction)
+            except FileNotFoundError:
+                # The fd was replaced without notice. The watcher has the fd's number, and so waits for the new file.
+                watcher.set_interest(0)
+                self.watch(watcher, READ | direction)
         elif self.watch(former, former.interest | direction, watcher):
             fd_sharers = self.fd_sharers.setdefault(watcher.fd, [])
             if watcher not in fd_sharers:
@@ -84,20 +89,38 @@ class EdgeTriggered(Poller):
         fd = watcher.fd
         # Another thread may unregister the watcher at the same time. Only the thread that removes the entry continues.
         if self.watchers.get(fd) is watcher and self.watchers.pop(fd, None) is not None:
-            try:
-                self.unwatch(fd, interest)
-            # ENOENT, EBADF: the fd was closed without notice. ValueError: this poller itself is closed.
-            except (OSError, ValueError):
-                pass
-            # The sharers' waiters are woken: they retry their system calls, and register again.
-            for sharer in self.fd_sharers.pop(fd, ()):
-                sharer.set_interest(0)
-                sharer.ready(READ | WRITE)
+            self.end_registration(fd, interest)
         elif watcher in self.fd_sharers.get(fd, ()):
             with suppress(KeyError, ValueError):
                 self.fd_sharers[fd].remove(watcher)
                 # The remaining waiters are woken: if the fd is closed now, their retries find this out.
                 self.watchers[fd].ready(READ | WRITE)
+
+    def end_registration(self, fd: int, interest: int) -> None:
+        """Remove an fd from the system's set, after its first watcher has been removed."""
+        try:
+            self.unwatch(fd, interest)
+        # ENOENT, EBADF: the fd was closed without notice. ValueError: this poller itself is closed.
+        except (OSError, ValueError):
+            pass
+        # The sharers' waiters are woken: they retry their system calls, and register again.
+        for sharer in self.fd_sharers.pop(fd, ()):
+            sharer.set_interest(0)
+            sharer.ready(READ | WRITE)
+
+    def is_watching(self, fd: int) -> bool:
+        return fd in self.watchers
+
+    def forget(self, fd: int) -> None:
+        watcher = self.watchers.pop(fd, None)
+        if watcher is None:
+            return
+        for each in (watcher, *self.fd_sharers.get(fd, ())):
+            each.short_read_means_empty = False  # the new file may be of another kind
+        interest = watcher.interest
+        watcher.set_interest(0)
+        self.end_registration(fd, interest)
+        watcher.ready(READ | WRITE)
 
     def watch(self, watcher: FdWatcher, interest: int, newcomer: FdWatcher | None = None) -> bool:
         """Watch the fd of ``watcher`` in the directions ``interest``.

@@ -62,6 +62,14 @@ class IOLoopPoller(Poller):
 
     last_waiter_left = unregister
 
+    def is_watching(self, fd: int) -> bool:
+        return any(watcher.fd == fd for watcher in list(self.duplicate_of))
+
+    def forget(self, fd: int) -> None:
+        for watcher in [each for each in self.duplicate_of if each.fd == fd]:
+            self.unregister(watcher)
+            watcher.ready(READ | WRITE)
+
     def close_duplicate(self, duplicate: int) -> None:
         """Remove a duplicate from the loop and close it. No-op the second time. From: the loop's thread."""
         if duplicate in self.open_duplicates:

@@ -69,6 +69,14 @@ class Poller:
         """Stop watching an fd. From: any thread."""
         raise NotImplementedError
 
+    def is_watching(self, fd: int) -> bool:
+        """Return whether a watcher of this fd is registered. From: any thread."""
+        raise NotImplementedError
+
+    def forget(self, fd: int) -> None:
+        """Stop watching an fd whose number is about to refer to another file, and wake the waiters for another try."""
+        raise NotImplementedError
+
     def last_waiter_left(self, watcher: FdWatcher) -> None:
         """Notify the poller that no waiter is parked on an fd any more."""
 
