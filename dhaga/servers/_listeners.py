@@ -39,7 +39,7 @@ ADVICE = {
     errno.EADDRNOTAVAIL: ". No interface of this machine has this address: 127.0.0.1 is the local one, and 0.0.0.0 "
     "stands for all",
 }
-"""What a user can do if the system refuses an address, by the number of the error."""
+"""Advice for a user whose address the system refuses, by the number of the error."""
 
 UNAVAILABLE = errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT
 
