@@ -13,6 +13,7 @@ from ._kernel import interpreter as interpreter  # isort: skip  (before greenlet
 from . import aio
 from ._iowait.offloaded_file import open as open  # not in __all__: a star import must not shadow the built-in open
 from ._kernel.api import current, park, priority, sleep, spawn
+from ._kernel.environment import warn_of_misspelled
 from ._kernel.errors import Cancelled, Deadlock, LeftBehind, ParkError
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.preemption import no_preempt
@@ -95,6 +96,8 @@ else:
 
         raise _counterparts.missing_name(name)
 
+
+warn_of_misspelled(environ)
 
 if not {"DHAGA_DEBUG", "DHAGA_DUMP_SIGNAL"}.isdisjoint(environ):
     from .debug import _environment

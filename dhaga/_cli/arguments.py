@@ -8,17 +8,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
 from .._kernel.context_manager import contextmanager
+from .._kernel.similar_names import most_similar
 
 WIDEST_OPTION = 30
 """Width of the options' column in a help text. The explanation of a longer option begins on the next line."""
-
-SIMILAR = 0.75
-"""Least similarity of a suggestion, from 0 to 1. At 0.7, ``--root-path`` would suggest ``--no-patch``."""
 
 
 @contextmanager
@@ -84,8 +81,8 @@ class CommandLine(argparse.ArgumentParser):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that names the most similar known word, or "" if no word is similar."""
     bare = {each.lstrip("-"): each for each in known}  # all options would be similar by their dashes
-    similar = get_close_matches(word.lstrip("-"), bare, n=1, cutoff=SIMILAR)
-    return f": did you mean {bare[similar[0]]}?" if similar else ""
+    similar = most_similar(word.lstrip("-"), bare)
+    return "" if similar is None else f": did you mean {bare[similar]}?"
 
 
 def process_id(text: str) -> int:

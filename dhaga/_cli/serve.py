@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from .._kernel.platform.system import system
 from ..http.limits import Limits
-from ..monkey import _doors, _early
+from ..monkey import _doors, _early, _real_threads
 from ..servers._asgi import is_asgi, refusal
 from ..servers._listeners import BACKLOG, Address
 from ..servers._service import GRACE
@@ -67,6 +67,8 @@ def main(arguments: list[str]) -> int:
     patch = options.patch and may_patch(options)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    if patch:
+        _real_threads.warn_of_misspelled(_real_threads.named(options.real_threads))
     try:
         return service(options, patch).run()
     except (OSError, ValueError) as error:

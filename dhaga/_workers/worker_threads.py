@@ -1,10 +1,11 @@
 """The OS threads of an ``OffloadPool``, and the pool's backlog of calls that no thread has begun.
 
-A call is in the backlog (``calls``), is made by a thread, or is answered. A thread is busy or idle. An idle thread is
-in ``idle``, and waits for its ``gate``, a lock. The thread that became idle last is woken first, so that the others
-reach ``IDLE_SECONDS`` and end. ``guard``, an OS lock held for a few lines, protects ``calls``, ``threads``, ``idle``
-and ``closed``. A caller that submits a call wakes an idle thread, or, below the limit, starts a new thread. Each thread
-takes calls until the backlog is empty. So if a new thread cannot be started, another thread makes the call.
+A call is in the backlog (``calls``), is made by a thread (``WorkerThread.call``), or is answered. A thread is busy or
+idle. An idle thread is in ``idle``, and waits for its ``gate``, a lock. The thread that became idle last is woken
+first, so that the others reach ``IDLE_SECONDS`` and end. ``guard``, an OS lock held for a few lines, protects
+``calls``, ``threads``, ``idle`` and ``closed``. A caller that submits a call wakes an idle thread, or, below the limit,
+starts a new thread. Each thread takes calls until the backlog is empty. So if a new thread cannot be started, another
+thread makes the call.
 
 Rejected: a condition variable for idle threads. It wakes threads in FIFO order, so that all threads would stay alive.
 
@@ -121,11 +122,15 @@ class Workers:
     # ---- from threads
 
     def next_call(self, thread: WorkerThread) -> ThreadCall | None:
-        """Wait for the next call. Returns: None if the thread must end."""
+        """Wait for the next call, and make it ``thread.call``. Returns: None if the thread must end.
+
+        Under the guard, a call that has not ended is always in the backlog or in a thread (``unfinished_calls``).
+        """
         while thread in self.threads:  # false in a child that the last call has forked
             with self.guard:
                 if self.calls:
-                    return self.calls.popitem(last=False)[0]
+                    thread.call = self.calls.popitem(last=False)[0]
+                    return thread.call
                 if self.closed:
                     self.threads.discard(thread)
                     break
@@ -175,8 +180,13 @@ class Workers:
         if not self.threads:
             return
         if self.shutdown_waiters.wait(True, self.wake_shutdown_waiters, timeout) is TIMED_OUT:
-            calls = [*(thread.call for thread in list(self.threads) if thread.call is not None), *self.calls]
-            raise TimeoutError(f"{self!r} was told to end, but these calls did not: {calls}")
+            raise TimeoutError(f"{self!r} was told to end, but these calls did not: {self.unfinished_calls()}")
+
+    def unfinished_calls(self) -> list[ThreadCall]:
+        """Return the calls that are under way, and the calls of the backlog."""
+        with self.guard:
+            calls = [*(thread.call for thread in self.threads), *self.calls]
+        return [call for call in calls if call is not None and call.function is not None]
 
     def is_settling(self) -> bool:
         """Return whether some thread has made its call but is not idle yet. From: any thread.
@@ -239,7 +249,6 @@ class WorkerThread(HelperThread):
         call = self.workers.next_call(self)
         if call is None:
             return False
-        self.call = call
         self.take_mask(call.mask)
         self.make(call)
         self.call = None

@@ -87,7 +87,12 @@ class Limits:
 
 
 class Refusal(OSError):
-    """The refusal of a request. The client receives ``status``, the text is logged, and the connection ends."""
+    """The refusal of a request. The client receives ``status``, the text is logged, and the connection ends.
+
+    ``received``: the bytes of a head that came in several parts, for the log.
+    """
+
+    received: bytes = b""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(why)

@@ -116,7 +116,7 @@ class Server(TCPServer):
         return False
 
     def report_exit(self, environ: dict[str, Any], error: BaseException) -> None:
-        """Log a SystemExit of the app, because it also ends all other requests of the process."""
+        """Log a SystemExit of the app, because it ends the process."""
         if isinstance(error, SystemExit):
             where = environ["REQUEST_METHOD"], environ["REQUEST_URI"]
             logger.error("the app ends this process by sys.exit() at %s %s", *where, exc_info=error)

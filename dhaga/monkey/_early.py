@@ -23,13 +23,14 @@ from types import ModuleType
 from typing import Any
 
 from .._kernel import originals
+from .._kernel.environment import RESTARTED
 from .._kernel.errors import PatchError
 from ._other_hubs import refuse_other_patches
 from ._patcher import patch
 
 __all__ = ["MARK", "begin", "can_restart", "is_own_command", "restart", "run_next"]
 
-MARK = "DHAGA_EARLY"
+MARK = RESTARTED
 """The environment variable that contains the options of a restart, and the pid of the restarted process."""
 
 PACKAGE = __name__.partition(".")[0]

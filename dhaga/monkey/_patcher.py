@@ -99,6 +99,7 @@ def patch_after(*known: str, cooperative: bool = False, real_threads: Iterable[s
         _real_threads.deactivate()
         unpatch()
         raise
+    _real_threads.warn_of_misspelled(_real_threads.active)
 
 
 def refuse(wanted: Iterable[Replacement], known: Iterable[str] = ()) -> None:

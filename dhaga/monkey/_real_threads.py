@@ -15,19 +15,34 @@ running dhaga under the dhaga's ident.
 from __future__ import annotations
 
 import builtins
+import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pkgutil import iter_modules
 from types import FrameType, ModuleType
 from typing import Any
 
 from .._kernel.run.attachment import schedulers
 from .._kernel.run.idents import ident_of
 from .._kernel.run.microthread import RUNNING, Dhaga
+from .._kernel.similar_names import most_similar
 from .._kernel.wait.deadlock import frames_of_threads
 from ._rebind import PatchLog, Replacement, bindings, python_modules
 
-__all__ = ["BUILT_IN", "VARIABLE", "activate", "deactivate", "is_real", "prepare", "rebind_real"]
+__all__ = [
+    "BUILT_IN",
+    "VARIABLE",
+    "activate",
+    "deactivate",
+    "is_real",
+    "named",
+    "prepare",
+    "rebind_real",
+    "warn_of_misspelled",
+]
+
+logger = logging.getLogger("dhaga")
 
 VARIABLE = "DHAGA_REAL_THREADS"
 """The environment variable that names further modules, separated by commas."""
@@ -51,6 +66,9 @@ STANDARD = {
 
 active: tuple[str, ...] = ()
 """The modules with real threads under the current patch."""
+
+warned_of: set[str] = set()
+"""The modules about which a warning was logged."""
 
 views: dict[str, View] = {}
 """For each standard module that has a view, the view that modules with real threads import instead."""
@@ -80,8 +98,55 @@ def activate(more: Iterable[str]) -> None:
     global active
     if isinstance(more, str):
         raise TypeError(f"real_threads takes several names, [{more!r}], and not {more!r}")
-    named = os.environ.get(VARIABLE, "").split(",")
-    active = (*BUILT_IN, *(name.strip() for name in named if name.strip()), *more)
+    active = (*BUILT_IN, *named(more))
+
+
+def named(more: Iterable[str]) -> list[str]:
+    """Return the modules that the environment variable names, and ``more``."""
+    names = map(str.strip, os.environ.get(VARIABLE, "").split(","))
+    return [*filter(None, names), *more]
+
+
+def warn_of_misspelled(names: Iterable[str]) -> None:
+    """Log a warning about each module that cannot be found, if the name of another module is similar.
+
+    If no name is similar, the program may add the module's folder to the path later. From: ``patch``; the master of
+    ``serve``, whose workers then log no further warning.
+    """
+    for name in {*names}.difference(BUILT_IN, warned_of):
+        meant = similar_module(name)
+        if meant is not None:
+            warned_of.add(name)
+            logger.warning("real threads: there is no module %s: did you mean %s?", name, meant)
+
+
+def similar_module(name: str) -> str | None:
+    """Return the most similar name if a module cannot be found; None if the module exists or no name is similar.
+
+    No module is imported, because the patch may not have begun.
+    """
+    path: Sequence[str] | None = None
+    parent = ""
+    for part in name.split("."):
+        inside = path_inside(f"{parent}{part}", path)
+        if inside is None:
+            similar = most_similar(part, {module.name for module in iter_modules(path)})
+            return most_similar(name, BUILT_IN) or (None if similar is None else f"{parent}{similar}")
+        path, parent = inside, f"{parent}{part}."
+    return None
+
+
+def path_inside(name: str, path: Sequence[str] | None) -> Sequence[str] | None:
+    """Return the path of a module's submodules, which is empty unless the module is a package; None if no finder finds
+    the module. ``path``: the path of its parent, or None for ``sys.path``.
+    """
+    if name in sys.modules:
+        return getattr(sys.modules[name], "__path__", ())
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, path) if hasattr(finder, "find_spec") else None
+        if spec is not None:
+            return spec.submodule_search_locations or ()
+    return None
 
 
 def deactivate() -> None:

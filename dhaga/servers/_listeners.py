@@ -32,6 +32,15 @@ Linux limits this number to net.core.somaxconn, whose default is 4096 since Linu
 of further clients, which retry after one second.
 """
 
+ADVICE = {
+    errno.EADDRINUSE: ". Choose another port, or end the program that listens there: `lsof -i :{port}` or `ss -ltnp` "
+    "shows it. Servers share a port only if each of them sets reuse_port (--reuse-port)",
+    errno.EACCES: ". A port below 1024 needs a privilege: choose another port, or pass a socket that already listens",
+    errno.EADDRNOTAVAIL: ". No interface of this machine has this address: 127.0.0.1 is the local one, and 0.0.0.0 "
+    "stands for all",
+}
+"""Advice for a user whose address the system refuses, by the number of the error."""
+
 UNAVAILABLE = errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT
 
 # Copied at import, before a patch can replace the class.
@@ -104,10 +113,20 @@ def listen_at_host(host: str | None, port: int, backlog: int, reuse_port: bool) 
 
 def listen_at_target(family: int, target: Any, backlog: int, reuse_port: bool) -> socket:
     """Listen at one address in the form of ``getaddrinfo`` and ``getsockname``: with flow and scope for IPv6."""
-    listener = create_server(target, family=family, backlog=backlog, reuse_port=reuse_port)
+    try:
+        listener = create_server(target, family=family, backlog=backlog, reuse_port=reuse_port)
+    except OSError as error:
+        raise error_of_address(error, target) from None
     # Connections inherit the option; without it, a second write waits 40 ms for an ACK.
     listener.setsockopt(standard.IPPROTO_TCP, standard.TCP_NODELAY, 1)
     return listener
+
+
+def error_of_address(error: OSError, target: Any) -> OSError:
+    """Return an error that names the address, and what its user can do."""
+    reason, *_ = str(error.strerror or error).partition(" (while")  # create_server appends the address as a tuple
+    advice = ADVICE.get(error.errno or 0, "").format(port=target[1])
+    return OSError(error.errno, f"{reason}: {format_address(target)}{advice}")
 
 
 def close_all(listeners: list[socket]) -> None:
@@ -176,6 +195,8 @@ def listen_at_path(path: str, backlog: int) -> socket:
         listener.close()
         # If the path is too long, Python itself raises an error, which has a text but no errno.
         why = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            why += " (choose another path, or end the server that listens there)"
         raise OSError(error.errno or errno.ENAMETOOLONG, f"{why}: the Unix socket {path!r}") from None
     return listener
 

@@ -8,7 +8,7 @@ import signal
 
 from .._kernel.faces.arguments import check_seconds
 from ._listeners import BACKLOG, Address, close_all, format_address, listen
-from ._service import GRACE, STOP_SIGNALS, Service, Setup, exempt_loaded_program
+from ._service import EXIT_FAILURE, GRACE, STOP_SIGNALS, Service, Setup, exempt_loaded_program
 
 logger = logging.getLogger("dhaga")
 
@@ -60,11 +60,11 @@ class OneProcess(Service):
             self.start(make_server)
         except Exception:
             logger.exception("process %d cannot serve", os.getpid())
-            return 1
+            return EXIT_FAILURE
         logger.info("process %d listens at %s (Ctrl+C ends it)", os.getpid(), where)
         request = self.next_request()
         self.stop_servers(request)
-        return 1 if request is None else 0
+        return self.exit_status(request)
 
     def url_of(self, address: object) -> str:
         """Return a listener's address as text: a URL, or the address if ``scheme`` is empty."""

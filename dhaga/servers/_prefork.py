@@ -6,8 +6,8 @@ wait in the backlog, so that none is lost.
 
 Each slot, a number below the number of workers, has one worker. ``serving`` maps slots to the current generation of
 workers, and ``starting`` maps slots to the next generation during a reload. A worker in neither mapping was sent a
-signal to end. ``respawn_at`` maps the slots of dead workers to the time at which a new worker starts. The delay doubles
-with each death soon after a start.
+signal to end, or drains because its program has exited. ``respawn_at`` maps the slots of dead and exiting workers to
+the time at which a new worker starts. The delay doubles with each such end soon after a start.
 A reload forks one new worker. When this worker serves, the master forks the other new workers. When all new workers
 serve, they become ``serving``, and the old workers drain. If a new worker dies before it serves, the reload is
 abandoned, and the old generation continues.
@@ -33,9 +33,9 @@ from .._kernel.faces.arguments import check_seconds
 from .._kernel.run.attachment import schedulers
 from ..socket import socket
 from ._listeners import BACKLOG, Address, close_all, format_address, listen, listen_at_target
-from ._service import GRACE, Setup
+from ._service import EXIT_FAILURE, GRACE, Setup
 from ._signal_pipe import SignalPipe
-from ._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_FAILURE, EXIT_SECONDS, SERVES, Worker
+from ._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_SECONDS, EXITS, SERVES, Worker
 
 logger = logging.getLogger("dhaga")
 
@@ -315,12 +315,15 @@ class Master:
     # ---- workers
 
     def on_pipe_readable(self, worker: WorkerProcess) -> None:
-        """Read and handle a report of a worker: SERVES, DRAINED, or end-of-file when the worker has ended."""
+        """Read and handle a report of a worker: SERVES, EXITS, DRAINED, or end-of-file when the worker has ended."""
         if worker.pipe.fileno() < 0:  # reaped earlier in this round
             return
         report = worker.pipe.recv(1)
         if report == DRAINED:
             worker.extend_life(EXIT_SECONDS)
+        elif report == EXITS:
+            if self.stop_signal is None and self.serving.get(worker.slot) is worker:
+                self.schedule_respawn(worker, "drains, because its program has exited")
         elif report == SERVES:
             worker.ready = True
             self.announce()
@@ -399,7 +402,7 @@ class Master:
             self.stop_workers(signal.SIGINT)
 
     def schedule_respawn(self, worker: WorkerProcess, exit_description: str) -> None:
-        """Set the time at which a dead worker is replaced. The delay doubles with each consecutive early death."""
+        """Set the time at which a dead or exiting worker is replaced. The delay doubles with each early end."""
         now, slot = originals.monotonic(), worker.slot
         del self.serving[slot]
         self.early_exits[slot] = 0 if now - worker.started_at > STABLE_SECONDS else self.early_exits.get(slot, -1) + 1

@@ -2,21 +2,26 @@
 
 ``_worker_process`` runs a service in each worker of a master, and ``_one_process`` runs a service without forks. Main
 code imports the program, and starts one server in the main thread and one in each further OS thread. Then the main code
-waits for a stop request: the number of a signal, None if a server has ended by itself, or the SystemExit of a
-connection's handler in a further thread. If a second signal arrives while the service drains, the service ends at once;
-a worker instead ignores a second ``DRAIN_SIGNAL``.
+waits for a stop request: the number of a signal, None if a server has ended by itself, or the SystemExit that a handler
+or another dhaga has raised. A SystemExit drains the service, like ``DRAIN_SIGNAL``, because other requests are under
+way. After the drain it is raised in the main code. If a second signal arrives while the service drains, the service
+ends at once; a worker instead ignores a second ``DRAIN_SIGNAL``. A second SystemExit does not end the drain.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import signal
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
-from .._kernel.api import spawn
+from .._kernel.api import sleep, spawn
 from .._kernel.platform.system import system
+from .._kernel.process.current_scheduler import current_scheduler
+from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
+from .._kernel.run.uncaught import interrupt_main
 from .._sync.simple_queue import SimpleQueue
 from ..socket import socket
 from . import TCPServer
@@ -24,6 +29,11 @@ from ._listeners import Address, close_all
 
 Setup: TypeAlias = Callable[[], Callable[[Address], TCPServer]]
 """A function that imports the program, and returns a second function, which makes a server for an address."""
+
+StopRequest: TypeAlias = int | BaseException | None
+"""The number of a signal, the error that ends the program, or None if a server has ended by itself."""
+
+EXIT_FAILURE = 1
 
 GRACE = 30.0
 """Seconds that requests get to finish when a process ends. A supervisor must wait longer before it kills the master."""
@@ -45,7 +55,7 @@ class Service:
         self.threads = threads
         self.grace = grace
         self.processes = processes
-        self.stop_requests: SimpleQueue[int | BaseException | None] = SimpleQueue()
+        self.stop_requests: SimpleQueue[StopRequest] = SimpleQueue()
         self.servers: list[TCPServer] = []
         self.further: list[Scheduler] = []  # the schedulers of the further threads
 
@@ -63,10 +73,10 @@ class Service:
         for scheduler in [None, *self.further]:
             server = make_server(list(self.listeners))
             server.processes = self.processes
+            server.on_exit = self.stop_requests.put_nowait
             if scheduler is None:
                 server.start()
             else:
-                server.on_exit = self.stop_requests.put_nowait
                 scheduler.spawn(server.start).result()
             self.servers.append(server)
             spawn(self.watch_server, server, daemon=True)
@@ -77,23 +87,26 @@ class Service:
         server.serve_forever(0)
         self.stop_requests.put_nowait(None)
 
-    def next_request(self) -> int | None:
-        """Wait for a stop request, and return it. Raises: the SystemExit or KeyboardInterrupt of a handler."""
-        request = self.stop_requests.get()
-        if isinstance(request, BaseException):
-            raise request
+    def next_request(self) -> StopRequest:
+        """Wait for a stop request, and return it. Raises: the KeyboardInterrupt of a handler."""
+        try:
+            request = self.stop_requests.get()
+        except SystemExit as exit:  # of a dhaga that serves no connection, or of a signal handler
+            return exit
+        if isinstance(request, KeyboardInterrupt):
+            raise_in_main_code(request)
         return request
 
-    def grace_after(self, request: int | None) -> float:
+    def grace_after(self, request: StopRequest) -> float:
         """Return the number of seconds that the handlers of connections get to finish after a stop request."""
-        return self.grace if request == system.DRAIN_SIGNAL else 0
+        return self.grace if request == system.DRAIN_SIGNAL or isinstance(request, SystemExit) else 0
 
-    def stop_servers(self, request: int | None) -> None:
-        """Stop the servers, after a drain if ``request`` is ``DRAIN_SIGNAL``. A request that hastens ends the drain."""
+    def stop_servers(self, request: StopRequest) -> None:
+        """Stop the servers, after the grace period of ``request``. A request that hastens ends the drain."""
         hastening = spawn(self.stop_at_once, daemon=True)
         grace = self.grace_after(request)
         for stopped in [spawn(server.stop, grace) for server in self.servers]:
-            stopped.join()
+            join_despite_exits(stopped)
         hastening.cancel()
         hastening.join()
 
@@ -107,6 +120,26 @@ class Service:
             pass
         for server in self.servers:
             spawn(server.stop, 0)
+
+    def exit_status(self, request: StopRequest) -> int:
+        """Return the exit status after a stop request. Raises: the SystemExit that was the request."""
+        if isinstance(request, BaseException):
+            raise_in_main_code(request)
+        return EXIT_FAILURE if request is None else 0
+
+
+def raise_in_main_code(error: BaseException) -> NoReturn:
+    """Raise an error in the main code as if a dhaga had ended the program: the exit cancels the other dhagas."""
+    interrupt_main(current_scheduler(), error)
+    sleep(0)
+    raise error
+
+
+def join_despite_exits(dhaga: Dhaga) -> None:
+    """Join a dhaga, and ignore a SystemExit that another dhaga raises in the main code meanwhile."""
+    while dhaga.is_alive():
+        with contextlib.suppress(SystemExit):
+            dhaga.join()
 
 
 def exempt_loaded_program() -> None:

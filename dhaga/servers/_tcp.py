@@ -28,7 +28,7 @@ from .._kernel.process.current_scheduler import current_scheduler
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
-from .._kernel.run.uncaught import find_exit
+from .._kernel.run.uncaught import find_exit, report
 from .._kernel.timeout import Timeout
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
@@ -111,7 +111,7 @@ class TCPServer:
         self.connections: dict[Connection, None] = {}
         self.stopping: bool = False
         self.processes: int = 1  # number of processes that accept from the same listeners
-        # Called with a handler's SystemExit or KeyboardInterrupt, if the handler's OS thread has no main code.
+        # Called with a handler's SystemExit or KeyboardInterrupt, which would otherwise end the main code at once.
         self.on_exit: Callable[[BaseException], object] | None = None
         self.end_waiters: WaitQueue = WaitQueue(self, f"end of {name}")
         self.scheduler: Scheduler = None  # type: ignore[assignment]
@@ -320,9 +320,13 @@ class Connection(Dhaga):
         if isinstance(error, Exception):
             logger.error("%s: the handler failed", self.name, exc_info=error)
             return
-        super()._report(error)
-        if self.server.on_exit is not None and (exit := find_exit(error)) is not None:
-            self.server.on_exit(exit)
+        exit = find_exit(error)
+        if exit is None or self.server.on_exit is None:
+            super()._report(error)
+            return
+        self.server.on_exit(exit)
+        if exit is not error:
+            report(self, error)
 
     def _end(self) -> None:
         try:

@@ -1,10 +1,10 @@
 """A prefork worker, from its fork to its exit: a service that reports to the master in ``_prefork``.
 
 The main code serves (``_service``) until a stop request. The death of the master has the same effect as SIGTERM.
-Through a pipe, the worker sends SERVES to the master once all servers serve, and DRAINED when the exit begins. When the
-master or the worker dies, the other process reads end-of-file from the pipe. An alarm kills a worker that hangs.
-Like any Python program, a worker first joins its threads, and then runs the exit handlers, in which libraries send
-buffered data.
+Through a pipe, the worker sends SERVES to the master once all servers serve, EXITS if the program has raised
+SystemExit, and DRAINED when the exit begins. When the master or the worker dies, the other process reads end-of-file
+from the pipe. An alarm kills a worker that hangs. Like any Python program, a worker first joins its threads, and then
+runs the exit handlers, in which libraries send buffered data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .._kernel.api import spawn
 from .._kernel.context_manager import contextmanager
 from .._kernel.platform.system import system
 from ..socket import adopt, socket
-from ._service import Service, exempt_loaded_program
+from ._service import EXIT_FAILURE, Service, StopRequest, exempt_loaded_program
 
 logger = logging.getLogger("dhaga")
 
@@ -32,22 +32,23 @@ CLEANUP_SECONDS = 1.0
 EXIT_SECONDS = 10.0
 """Seconds that a drained worker gets to exit. Libraries that export logs or metrics send their last data meanwhile."""
 
-SERVES, DRAINED = b"+", b"-"
-"""The reports that a worker sends to its master."""
+SERVES, EXITS, DRAINED = b"+", b"!", b"-"
+"""The reports that a worker sends to its master. After EXITS, the master starts another worker during the drain."""
 
 MAX_ALARM = 2**31 - 1
 """Maximum of ``signal.alarm`` in seconds, 68 years. A longer or infinite grace is reduced to this maximum."""
 
-EXIT_FAILURE = 1
-
 
 class Worker(Service):
-    """The service of a worker. SIGTERM or the master's death drains it, and SIGINT or SIGQUIT ends it at once."""
+    """The service of a worker.
+
+    SIGTERM, a SystemExit or the master's death drains it, and SIGINT or SIGQUIT ends it at once.
+    """
 
     def run(self, pipe: standard.socket) -> int:
         """Serve until a stop request arrives. ``pipe``: the socket connected to the master.
 
-        From: main code. Returns: an exit status. Raises: the SystemExit or KeyboardInterrupt of a handler.
+        From: main code. Returns: an exit status. Raises: the SystemExit or KeyboardInterrupt of the program.
         """
         try:
             with die_with_master(pipe):
@@ -61,9 +62,11 @@ class Worker(Service):
         master = adopt(pipe)
         spawn(self.watch_master, master, daemon=True)
         request = self.next_request()
+        if isinstance(request, SystemExit):
+            report(master, EXITS)
         self.stop(request)
         self.begin_exit(master)
-        return EXIT_FAILURE if request is None else 0
+        return self.exit_status(request)
 
     def watch_master(self, pipe: socket) -> None:
         """Send SERVES to the master, wait until the master's end of the pipe closes, then request a drain."""
@@ -81,7 +84,7 @@ class Worker(Service):
         """
         return super().hastens(request) and request != system.DRAIN_SIGNAL
 
-    def stop(self, request: int | None) -> None:
+    def stop(self, request: StopRequest) -> None:
         """Stop the servers. An alarm kills the process if a server hangs, because the master may be dead."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(math.ceil(min(self.grace_after(request) + 3 * CLEANUP_SECONDS, MAX_ALARM)))
@@ -93,8 +96,13 @@ class Worker(Service):
         If the alarm of the drain is due later, its time is kept.
         """
         signal.alarm(max(signal.alarm(0), math.ceil(EXIT_SECONDS + CLEANUP_SECONDS)))
-        with contextlib.suppress(OSError):  # the master has died
-            master.send(DRAINED)
+        report(master, DRAINED)
+
+
+def report(master: socket, text: bytes) -> None:
+    """Send a report to the master, unless the master has died."""
+    with contextlib.suppress(OSError):
+        master.send(text)
 
 
 @contextmanager

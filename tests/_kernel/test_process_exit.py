@@ -168,8 +168,48 @@ def test_exit_gives_up_where_nothing_could_ever_wake_those_it_waits_for() -> Non
 
         dhaga.spawn(lost, name="lost")
     """)
-    assert (outcome.status, outcome.lines) == (0, ["finally"])
+    assert (outcome.status, outcome.lines) == (1, ["finally"])
     assert "at exit: every dhaga waits" in outcome.err and "lost: waits for nothing" in outcome.err
+
+
+@pytest.mark.parametrize("threads", ["import dhaga.threading as threading", "dhaga.monkey.patch(); import threading"])
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "raise LookupError"])
+def test_a_deadlock_at_exit_gives_status_1_after_the_exit_handlers(threads: str, end: str) -> None:
+    outcome = run(f"""
+        import dhaga, dhaga.monkey
+        {threads}
+        import atexit, sys
+
+        atexit.register(print, "handler")
+        threading.Thread(target=threading.Event().wait, name="lost").start()
+        {end}
+    """)
+    assert (outcome.status, outcome.lines) == (1, ["handler"])
+    assert outcome.err.count("at exit: every dhaga waits") == 1 and "lost: waits for event.wait" in outcome.err
+
+
+def test_a_daemon_that_waits_for_ever_leaves_the_status_0() -> None:
+    outcome = run("""
+        import dhaga
+        dhaga.spawn(dhaga.park, "nothing", daemon=True)
+        dhaga.sleep(0)
+    """)
+    assert (outcome.status, outcome.err) == (0, "")
+
+
+def test_a_system_exit_during_the_cancel_after_a_deadlock_gives_the_status() -> None:
+    outcome = run("""
+        import dhaga, sys
+
+        def lost():
+            try:
+                dhaga.park("nothing")
+            finally:
+                sys.exit(4)
+
+        dhaga.spawn(lost)
+    """)
+    assert outcome.status == 4
 
 
 def test_a_deadlock_that_has_ended_the_program_is_not_told_again_at_exit() -> None:
@@ -198,7 +238,7 @@ def test_a_deadlock_at_exit_is_told_where_the_program_has_caught_one_before() ->
         except dhaga.Deadlock:
             pass
     """)
-    assert "at exit: every dhaga waits" in outcome.err
+    assert outcome.status == 1 and "at exit: every dhaga waits" in outcome.err
 
 
 def test_an_error_of_a_signal_handler_at_exit_is_logged_with_its_type_and_line() -> None:

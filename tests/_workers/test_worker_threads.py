@@ -2,15 +2,63 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga._workers import offload
 from dhaga._workers.offload import OffloadPool
+from dhaga._workers.offloaded_call import ThreadCall
 from dhaga._workers.worker_threads import WorkerThread
+
+# ---- calls that are under way
+
+
+class Watched:
+    """A guard that records, whenever it is released, which calls are pending and which call a thread makes."""
+
+    def __init__(self, thread: WorkerThread) -> None:
+        self.thread = thread
+        self.seen: list[tuple[list[Any], Any]] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.seen.append((list(self.thread.workers.calls), self.thread.call))
+
+
+def test_a_call_goes_from_the_backlog_to_its_thread_in_one_step(
+    wal: OffloadPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers, thread = wal.workers, WorkerThread(wal)
+    call = ThreadCall(workers, int, (), {})
+    workers.threads.add(thread)
+    workers.calls[call] = None
+    watched = Watched(thread)
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "guard", watched)
+        next_call = workers.next_call(thread)
+    workers.reset()
+    assert next_call is call and watched.seen == [([], call)]
+
+
+def test_the_error_of_a_shutdown_names_the_calls_that_have_not_ended(wal: OffloadPool) -> None:
+    workers, threads = wal.workers, [WorkerThread(wal) for _ in range(3)]
+    made, under_way, pending = (ThreadCall(workers, kind, (), {}) for kind in (int, str, list))
+    workers.threads.update(threads)
+    workers.calls.update({made: None, under_way: None, pending: None})
+    assert [workers.next_call(thread) for thread in threads[:2]] == [made, under_way]
+    made.function = None
+    with pytest.raises(TimeoutError) as caught:
+        workers.wait_for_end(0)
+    workers.reset()
+    assert re.findall(r"ThreadCall of (\w+)", str(caught.value)) == ["str", "list"]
+
 
 # ---- calls within calls
 

@@ -121,6 +121,31 @@ def test_a_start_does_not_hasten_what_a_timer_will_start() -> None:
     assert ran == [1]
 
 
+def later(function: Any) -> Any:
+    return gevent.spawn_later(100, function)
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        lambda victim: victim.kill(block=False),
+        lambda victim: gevent.killall([victim], block=False),
+        lambda victim: victim.throw(),
+    ],
+)
+@pytest.mark.parametrize(("begun", "spawn"), [(True, gevent.spawn), (False, gevent.spawn), (False, later)])
+def test_a_kill_that_does_not_block_ends_a_greenlet_by_the_next_yield(kill: Any, begun: bool, spawn: Any) -> None:
+    called = []
+    victim = spawn(lambda: (called.append("called"), gevent.sleep(100)))
+    if begun:
+        gevent.sleep(0)
+    kill(victim)
+    assert victim.dead is (spawn is later)  # with gevent, also if it was spawned and has not begun: see docs/compat.md
+    gevent.sleep(0)
+    assert victim.dead and victim.successful() and isinstance(victim.value, gevent.GreenletExit)
+    assert called == ["called"] * begun
+
+
 def test_it_may_catch_what_it_is_killed_with() -> None:
     def stubborn() -> str:
         try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dhaga.monkey import _real_threads
-from tests.kit.scripts import PATIENCE, prints
+from tests.kit.scripts import PATIENCE, ROOT, prints
 from tests.monkey.test_early import run
 
 pytestmark = pytest.mark.once
@@ -176,3 +179,68 @@ def test_a_view_shows_the_rest_of_its_module() -> None:
     assert "gmtime" in dir(view)
     with pytest.raises(AttributeError):
         view.nothing
+
+
+# ---- misspelled names
+
+
+@pytest.mark.logs
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("pyroscop", "pyroscope"),
+        ("sentry_sdk.profilr", "sentry_sdk.profiler"),
+        ("samplr", "sampler"),
+        ("concurent.futures", "concurrent"),
+        ("concurrent.future", "concurrent.futures"),
+        ("json.encodr.x", "json.encoder"),
+    ],
+)
+def test_a_misspelled_module_is_logged_once_with_the_similar_one(
+    name: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "sampler.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(_real_threads, "warned_of", set())
+    for _ in range(2):
+        _real_threads.warn_of_misspelled([name])
+    assert caplog.messages == [f"real threads: there is no module {name}: did you mean {meant}?"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["threading", "__main__", "sys", "concurrent.futures.thread", "pyroscope", "mycompany.watchdog", "zipimport"],
+)
+def test_a_module_that_exists_or_resembles_no_other_causes_no_warning(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _real_threads.warn_of_misspelled([name])
+    assert caplog.messages == []
+
+
+def test_no_package_is_imported_to_find_a_submodule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unimported").mkdir()
+    (tmp_path / "unimported/__init__.py").write_text("raise AssertionError")
+    (tmp_path / "unimported/inner.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert _real_threads.similar_module("unimported.inner") is None
+    assert _real_threads.similar_module("unimported.iner") == "unimported.inner"
+
+
+@pytest.mark.parametrize("given", ["option", "variable", "argument"])
+def test_the_patch_checks_the_names(given: str, tmp_path: Path) -> None:
+    patch = "from dhaga import monkey; monkey.patch(real_threads=['threadng'])" if given == "argument" else ""
+    (tmp_path / "program.py").write_text(patch)
+    runner = ["-m", "dhaga", *(["--real-threads", "threadng"] if given == "option" else [])]
+    done = subprocess.run(
+        [sys.executable, *([] if given == "argument" else runner), "program.py"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            **({"DHAGA_REAL_THREADS": "threadng"} if given == "variable" else {}),
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.stderr == "real threads: there is no module threadng: did you mean threading?\n"

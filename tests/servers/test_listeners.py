@@ -65,6 +65,40 @@ def test_an_address_in_use_is_refused_and_nothing_is_left_open() -> None:
             TCPServer(echo, [LOCAL, server.address]).start()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", ""])
+@pytest.mark.parametrize("reuse_port", [False, True])
+def test_the_error_of_an_address_in_use_says_what_to_do(host: str, reuse_port: bool) -> None:
+    if reuse_port and not hasattr(standard, "SO_REUSEPORT"):
+        pytest.skip("the platform has no SO_REUSEPORT")
+    with serving() as server:
+        port = server.address[1]
+        with pytest.raises(OSError, match=rf"in use: (127\.0\.0\.1|0\.0\.0\.0):{port}\. Choose another port") as caught:
+            TCPServer(echo, (host, port), reuse_port=reuse_port).start()
+    assert caught.value.errno == errno.EADDRINUSE
+    text = str(caught.value)
+    assert f"`lsof -i :{port}` or `ss -ltnp`" in text and "sets reuse_port" in text
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "advice"),
+    [
+        (errno.EACCES, PermissionError, "A port below 1024 needs a privilege: choose another port"),
+        (errno.EADDRNOTAVAIL, OSError, "No interface of this machine has this address"),
+        (errno.EMFILE, OSError, "Too many open files: 127.0.0.1:80"),
+    ],
+)
+def test_other_errors_of_an_address_name_it_and_what_to_do(
+    number: int, kind: type[OSError], advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: Any, **options: Any) -> None:
+        raise OSError(number, f"{os.strerror(number)} (while attempting to bind on address {address})")
+
+    monkeypatch.setattr(_listeners, "create_server", refuse)
+    with pytest.raises(kind, match=f"{os.strerror(number)}: 127.0.0.1:80") as caught:
+        TCPServer(echo, ("127.0.0.1", 80)).start()
+    assert caught.value.errno == number and advice in str(caught.value) and "attempting" not in str(caught.value)
+
+
 @pytest.mark.skipif(not hasattr(standard, "SO_REUSEPORT"), reason="the platform has no SO_REUSEPORT")
 def test_servers_share_a_port_with_reuse_port() -> None:
     with serving(reuse_port=True) as one, serving(address=one.address, reuse_port=True):
@@ -101,7 +135,9 @@ def test_the_socket_file_of_a_dead_server_is_taken_over(tmp_path: pathlib.Path) 
 def test_the_socket_file_of_a_live_server_is_in_use(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "socket"
     with serving(address=path) as server:
-        with pytest.raises(OSError, match=r"in use.*socket") as caught:
+        with pytest.raises(
+            OSError, match=r"in use \(choose another path, or end the server that listens there\): the Unix socket"
+        ) as caught:
             TCPServer(echo, path).start()
         assert caught.value.errno == errno.EADDRINUSE
         assert ask(server) == b"hello"

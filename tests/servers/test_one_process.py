@@ -22,6 +22,7 @@ from dhaga._kernel.platform import windows
 from dhaga._kernel.platform.system import system
 from dhaga.servers import TCPServer
 from dhaga.servers._one_process import OneProcess
+from tests.kit.scripts import Program
 
 LOCAL = ("127.0.0.1", 0)
 PATIENCE = 60
@@ -106,6 +107,43 @@ def test_a_server_that_ends_by_itself_ends_the_process(caplog: Any) -> None:
         return answered
 
     assert serving(client, caplog) == (1, b"HELLO")
+
+
+EXITING = """
+import sys
+import dhaga
+from dhaga.servers import TCPServer
+from dhaga.servers._one_process import OneProcess
+
+def handler(sock, peer):
+    if sock.recv(100) == b"exit":
+        sys.exit(3)
+    sock.sendall(b"begun")
+    print(sock.recv(100).decode())
+
+def setup():
+    dhaga.spawn(ask)
+    return lambda where: TCPServer(handler, where)
+
+def ask():
+    while not one.servers or not one.servers[0].addresses:
+        dhaga.sleep(0.01)
+    with dhaga.socket.create_connection(one.servers[0].address) as first:
+        first.sendall(b"begin")
+        assert first.recv(100) == b"begun"
+        with dhaga.socket.create_connection(one.servers[0].address) as second:
+            second.sendall(b"exit")
+            assert second.recv(100) == b""
+        first.sendall(b"finished")
+
+one = OneProcess(setup, ("127.0.0.1", 0), grace=1000)
+one.run()
+"""
+
+
+def test_an_exit_drains_before_it_ends_the_process() -> None:
+    outcome = Program(EXITING).outcome()
+    assert (outcome.status, outcome.out) == (3, "finished\n"), outcome.err
 
 
 @pytest.mark.parametrize(

@@ -124,14 +124,22 @@ def test_collections_leave_out_what_the_program_has_loaded_but_not_its_garbage(t
 
 THREADED = """
 import threading
-from dhaga import offload
+from dhaga import offload, spawn
 from dhaga._kernel.process.current_scheduler import current_scheduler
+
+def leave():
+    raise SystemExit(5)
+
 OPTIONS = {"max_connections": 1}
 def handler(sock, peer):
     sock.sendall(threading.current_thread().name.encode())
     order = sock.recv(100)
     if order == b"exit":
         raise SystemExit(5)
+    if order == b"group":
+        raise BaseExceptionGroup("of a task group", [SystemExit(5)])
+    if order == b"spawn":
+        spawn(leave).join()
     if order == b"stop":
         offload(current_scheduler().stop)
     sock.sendall(b"done")
@@ -173,20 +181,76 @@ def test_ctrl_c_ends_every_thread_at_once(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("thread", "order", "status"), [(b"MainThread", b"exit", 5), (b"thread-2", b"exit", 5), (b"thread-2", b"stop", 1)]
-)
-def test_an_exit_or_a_stopped_scheduler_in_any_thread_ends_the_worker(
-    tmp_path: pathlib.Path, thread: bytes, order: bytes, status: int
-) -> None:
+def test_a_stopped_scheduler_ends_the_worker(tmp_path: pathlib.Path) -> None:
     with start(tmp_path, THREADED, threads=2) as running:
         (pid,) = running.begin()
         with in_each_thread(running) as connections:
-            connections[thread].sendall(order)
-            running.wait_for(f"worker {pid} ended with (status {status}; another one starts)")
+            connections[b"thread-2"].sendall(b"stop")
+            running.wait_for(f"worker {pid} ended with (status 1; another one starts)")
         running.serving()
         running.signal(signal.SIGTERM)
         assert running.end() == 0
+
+
+@contextlib.contextmanager
+def two_in_each_thread(running: Running) -> Iterator[dict[bytes, list[socket.socket]]]:
+    """Fill a worker of two OS threads and ``TWO_EACH`` connections each. Yields: each thread's connections."""
+    connections: dict[bytes, list[socket.socket]] = {}
+    with contextlib.ExitStack() as stack:
+        for sock in [stack.enter_context(running.client()) for _ in range(4)]:
+            connections.setdefault(sock.recv(100), []).append(sock)
+        yield connections
+
+
+TWO_EACH = THREADED.replace('"max_connections": 1', '"max_connections": 2')
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("thread", "order"),
+    [(b"MainThread", b"exit"), (b"thread-2", b"exit"), (b"MainThread", b"group"), (b"MainThread", b"spawn")],
+)
+def test_an_exit_drains_the_worker_and_another_worker_serves_meanwhile(
+    tmp_path: pathlib.Path, thread: bytes, order: bytes
+) -> None:
+    with start(tmp_path, TWO_EACH, threads=2, grace=1000) as running:
+        (pid,) = running.begin()
+        with two_in_each_thread(running) as connections:
+            connections[thread].pop().sendall(order)
+            running.wait_for(f"worker {pid} drains, because its program has (exited)")
+            running.serving()
+            (second,) = connections.pop(thread)
+            second.sendall(order)  # a second exit does not end the drain
+            assert second.recv(100) == (b"done" if order == b"spawn" else b"")
+            for sock in connections.popitem()[1]:
+                sock.sendall(b"go on")
+                assert sock.recv(100) == b"done"
+        running.wait_for(f"worker {pid} ended with status (5)$")
+        running.signal(signal.SIGTERM)
+        assert running.end() == 0
+
+
+@pytest.mark.once
+def test_a_worker_that_drains_after_an_exit_is_ended_by_ctrl_c(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, THREADED, threads=2, grace=1000) as running:
+        (pid,) = running.begin()
+        with in_each_thread(running) as connections:
+            connections[b"MainThread"].sendall(b"exit")
+            running.wait_for(f"worker {pid} drains, because its program has (exited)")
+            running.signal(signal.SIGINT)
+            assert connections[b"thread-2"].recv(100) == b""
+        running.wait_for(f"worker {pid} ended with status (5)$")
+        assert running.end() == 0
+
+
+@pytest.mark.once
+def test_an_exit_ends_the_other_requests_after_the_grace_period(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, THREADED, threads=2, grace=0.1) as running:
+        (pid,) = running.begin()
+        with in_each_thread(running) as connections:
+            connections[b"thread-2"].sendall(b"exit")
+            assert connections[b"MainThread"].recv(100) == b""
+        running.wait_for(f"worker {pid} ended with status (5)$")
 
 
 BLOCKING = """

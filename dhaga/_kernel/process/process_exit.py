@@ -72,7 +72,7 @@ earlier_hooks = len(threading_hooks)
 def at_exit() -> None:
     """Join the dhagas that are not daemons, as a threaded program joins its threads. From: the end of the main code.
 
-    The status of a SystemExit raised in a dhaga becomes the exit status of the process.
+    The status of a SystemExit raised in a dhaga becomes the exit status of the process. After a Deadlock it is 1.
     """
     # If threads are dhagas, the executors must end first: their workers are also dhagas, and a join of these workers
     # would never end.
@@ -83,13 +83,14 @@ def at_exit() -> None:
     # If no exit handlers follow, this is the last step. But a thread that is not joined yet may still use a scheduler.
     if not handlers_follow() and not any_user_thread():
         end_daemons()
-    if isinstance(interruption, SystemExit):
-        atexit.register(exit_with, interruption)
-    elif isinstance(interruption, KeyboardInterrupt):
+    if isinstance(interruption, KeyboardInterrupt):
         # Python reports this error and stops waiting, as when it joins threads.
         raise interruption
-    else:
+    if not isinstance(interruption, SystemExit):
         log_at_exit(interruption)
+    # A program of threads would hang, so a supervisor would kill it: a Deadlock is not a success either.
+    if isinstance(interruption, SystemExit | Deadlock):
+        atexit.register(exit_with, interruption)
 
 
 def handlers_follow() -> bool:
@@ -358,8 +359,8 @@ def reprs_of(scheduler: Scheduler) -> str:
 # ---- the process
 
 
-def exit_with(error: SystemExit) -> None:
-    """End the process with the status of a SystemExit that was raised after the main code had ended."""
+def exit_with(error: SystemExit | Deadlock) -> None:
+    """Run the exit handlers, then end the process with the status for an error raised after the main code had ended."""
     atexit.unregister(exit_with)
     # This handler was registered last and is called first. The other exit handlers are called here, because os._exit
     # skips them.

@@ -14,6 +14,10 @@ from typing import Any
 logger = logging.getLogger("dhaga")
 
 
+MAX_UNPARSED = 1024
+"""Maximum number of bytes of a request line in the entry of a request without a valid head."""
+
+
 class AccessLog:
     """An access log. Lines go to ``target``: a logger (True: ``dhaga.access``), a text file, or a function."""
 
@@ -35,7 +39,7 @@ class AccessLog:
         self.stamp: str = ""
 
     def write_entry(self, environ: dict[str, Any], status: str, size: int) -> None:
-        """Write the line of an answered request.
+        """Write the line of an answered request. ``environ``: of the request, or from ``unparsed``.
 
         The client's fields are escaped if they contain a quote, a backslash or a character that is not printable ASCII.
         While the target fails, for example on a full disk, lines are lost; only the first loss is logged.
@@ -50,9 +54,11 @@ class AccessLog:
         if '"' in joined or "\\" in joined or not joined.isascii() or not joined.isprintable():
             fields = escape(fields[0]), escape(fields[1]), escape(fields[2])
         uri, referer, agent = fields
+        method = get("REQUEST_METHOD")
+        request = uri if method is None else f"{method} {uri} {get('SERVER_PROTOCOL')}"
         line = (
             f"{get('REMOTE_ADDR') or '-'} - - [{self.stamp}] "
-            f'"{get("REQUEST_METHOD")} {uri} {get("SERVER_PROTOCOL")}" {status[:3]} {size or "-"} "{referer}" "{agent}"'
+            f'"{request}" {status[:3]} {size or "-"} "{referer}" "{agent}"'
         )
         try:
             self.write_line(line)
@@ -62,6 +68,15 @@ class AccessLog:
             self.failing = True
         else:
             self.failing = False
+
+
+def unparsed(received: bytes, peer: tuple[str, str]) -> dict[str, Any]:
+    """Return the environ of a request without a valid head. Its entry has the first line as received, or "-".
+
+    Source: nginx, whose entry is the same. The entries of gunicorn and uvicorn lack such requests.
+    """
+    line = received.lstrip(b"\r\n")[:MAX_UNPARSED].splitlines()
+    return {"REMOTE_ADDR": peer[0], "REQUEST_URI": line[0].decode("latin-1") if line else "-"}
 
 
 def escape(field: str) -> str:

@@ -34,6 +34,7 @@ from ..._kernel.timeout import Timeout
 from ...servers._tcp import send_close_notify
 from ...socket import SHUT_WR, socket
 from ..limits import Refusal
+from .access_log import unparsed
 from .app_socket import AppSocket, end_receiving, has_closed
 from .request_body import body_reader
 from .response import CLOSED_SINK, Response
@@ -134,14 +135,16 @@ class ServerConnection(Transfers):
                 self.idle = False
             else:
                 yield_if_due()  # a client that pipelines endlessly would otherwise keep this dhaga running
+            received = parser.buffer
             environ = parser.head(self.base_environ) or self.rest_of_head()
         except TimeoutError:
             if not self.idle:
-                self.refuse(Refusal("408 Request Timeout", "the head came too slowly"))
+                slow = Refusal("408 Request Timeout", "the head came too slowly")
+                self.refuse_request(slow, unparsed(parser.buffer, self.peer))
             parser.buffer = b"" if self.idle else parser.buffer
             return None
         except Refusal as refusal:
-            self.refuse(refusal)
+            self.refuse_request(refusal, unparsed(refusal.received or received, self.peer))
             return None
         if environ is not None:
             self.fill_environ(environ)
@@ -168,10 +171,13 @@ class ServerConnection(Transfers):
                 data = self.sock.recv(RECEIVE_BYTES)
                 if not data:
                     raise ConnectionResetError("the client disconnected in the middle of a head")
-                parser.buffer += data
+                received = parser.buffer = parser.buffer + data
                 environ = parser.head(self.base_environ)
                 if environ is not None:
                     return environ
+        except Refusal as refusal:
+            refusal.received = received
+            raise
         finally:
             self.idle_timer.deadline = math.inf
         return None
@@ -257,18 +263,31 @@ class ServerConnection(Transfers):
         if refusal is None and self.server.report_failure(environ, error):
             return
         if not response.sent and not self.upgraded:
-            self.refuse(refusal or Refusal("500 Internal Server Error", "the app failed"), response)
+            refusal = refusal or Refusal("500 Internal Server Error", "the app failed")
+            logger.debug("%r: %s: %s", self, refusal.status, refusal)
+            self.refuse(refusal, response)
 
-    def refuse(self, refusal: Refusal, response: Response | None = None) -> None:
+    def refuse(self, refusal: Refusal, response: Response) -> None:
         """Send a refusal as the response. The connection then ends."""
-        logger.debug("%r: %s: %s", self, refusal.status, refusal)
         self.closing = True
-        response = response or Response(self, "", "HTTP/1.1")
         response.status, response.sent = "", False
         text = self.server.refusal_text(refusal).encode()
         response.start(refusal.status, [("Content-Type", "text/plain; charset=utf-8")])
         response.length = response.remaining = None
         response.send_whole(text)
+
+    def refuse_request(self, refusal: Refusal, environ: dict[str, Any]) -> None:
+        """Refuse a request that the app does not get, and log it.
+
+        The level is INFO, because the client causes it. ``environ``: the keys that the access log needs.
+        """
+        client = self.peer[0] or "a local client"
+        logger.info("%s refused a request of %s: %s: %s", self.server.name, client, refusal.status, refusal)
+        response = Response(self, "", "HTTP/1.1")
+        self.refuse(refusal, response)
+        log = self.server.access_log
+        if log is not None:
+            log.write_entry(environ, response.status, response.size)
 
     @calls_out
     def answer_in_turn(self, turns: Semaphore, environ: dict[str, Any]) -> None:
@@ -279,7 +298,8 @@ class ServerConnection(Transfers):
         """
         if not turns.acquire(blocking=False):
             if not turns.acquire(timeout=self.server.limits.queue_timeout):
-                self.refuse(Refusal(UNAVAILABLE, "the request waited too long for its turn in the app"))
+                late = Refusal(UNAVAILABLE, "the request waited too long for its turn in the app")
+                self.refuse_request(late, environ)
                 return
             self.closing = self.client_gone = self.disconnected()  # a client that has disconnected reads no answer
         self.turns = turns
