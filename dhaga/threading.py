@@ -21,6 +21,7 @@ from threading import (
     BrokenBarrierError,
     ExceptHookArgs,
     ThreadError,
+    get_native_id,
     getprofile,
     gettrace,
     setprofile,
@@ -389,9 +390,6 @@ def get_ident() -> int:
     """Return the ident of the running dhaga, or outside dhagas the ident of the OS thread."""
     me = getcurrent()
     return ident_of(me) if isinstance(me, Dhaga) else originals.get_ident()
-
-
-get_native_id: Callable[[], int] = threading.get_native_id
 
 
 def after_fork_in_child() -> None:

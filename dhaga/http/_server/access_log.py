@@ -73,7 +73,7 @@ class AccessLog:
 def unparsed(received: bytes, peer: tuple[str, str]) -> dict[str, Any]:
     """Return the environ of a request without a valid head. Its entry has the first line as received, or "-".
 
-    Source: nginx, whose entry is the same. The entries of gunicorn and uvicorn lack such requests.
+    The access logs of gunicorn and uvicorn lack such requests.
     """
     line = received.lstrip(b"\r\n")[:MAX_UNPARSED].splitlines()
     return {"REMOTE_ADDR": peer[0], "REQUEST_URI": line[0].decode("latin-1") if line else "-"}
