@@ -130,9 +130,9 @@ request_parser_head(PyObject *self, PyObject *base)
     if (!IS(self, RequestParser) || !PyDict_CheckExact(base)) {
         return call_twin(REQUEST_HEAD, self, &base, 1, NULL);
     }
-    data = Py_XNewRef(own_slot(self, parser_buffer));
-    block = Py_XNewRef(own_slot(self, parser_known_block));
-    fields = Py_XNewRef(own_slot(self, parser_known_fields));
+    data = new_ref_to_slot(self, parser_buffer);
+    block = new_ref_to_slot(self, parser_known_block);
+    fields = new_ref_to_slot(self, parser_known_fields);
     known = fields != NULL && PyDict_CheckExact(fields) && has_known_fields(self, data, block, &line);
     if (known) {
         environ = environ_of(base, fields, PyBytes_AS_STRING(data), &line);

@@ -31,11 +31,12 @@ are_same_fields(PyObject *one, PyObject *other)
     return same;
 }
 
-/* The fields that the server adds to a response, borrowed; NULL if the sink is not a ServerConnection. */
+/* The fields that the server adds to a response, borrowed; NULL if the sink is not a ServerConnection. A connection
+keeps these fields. */
 static PyObject *
-server_fields_of(PyObject *response)
+server_fields_of(PyObject *sink)
 {
-    PyObject *sink = SLOT(response, response_sink), *fields;
+    PyObject *fields;
 
     if (sink == NULL || !IS(sink, ServerConnection)) {
         return NULL;
@@ -44,35 +45,45 @@ server_fields_of(PyObject *response)
     return fields != NULL && IS(fields, ServerFields) ? fields : NULL;
 }
 
+/* Set the status and fields of a response, which are known. Returns: write(); NULL without an error if they are not. */
 static PyObject *
-response_start(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+known_start(PyObject *self, PyObject *known, PyObject *status, PyObject *fields)
 {
-    PyObject *fields, *known, *write, *nothing;
+    PyObject *write, *nothing;
 
-    if (names != NULL || count != 2 || !IS(self, Response) || SLOT(self, response_status) != str_nothing ||
-        SLOT(self, response_sent) != Py_False || (fields = server_fields_of(self)) == NULL) {
-        return call_twin(RESPONSE_START, self, args, count, names);
-    }
-    known = Py_XNewRef(own_slot(fields, fields_known_start));
     if (known == NULL || !PyTuple_CheckExact(known) || PyTuple_GET_SIZE(known) != 4 ||
-        !is_same_text(args[0], PyTuple_GET_ITEM(known, 0)) || !are_same_fields(args[1], PyTuple_GET_ITEM(known, 1))) {
-        Py_XDECREF(known);
-        return call_twin(RESPONSE_START, self, args, count, names);
+        !is_same_text(status, PyTuple_GET_ITEM(known, 0)) || !are_same_fields(fields, PyTuple_GET_ITEM(known, 1))) {
+        return NULL;
     }
     write = PyObject_GetAttr(self, str_write);
     nothing = PyTuple_New(0);
-    if (write != NULL && nothing != NULL) {
-        put(self, response_lines, Py_NewRef(PyTuple_GET_ITEM(known, 2)));
-        put(self, response_length, Py_NewRef(PyTuple_GET_ITEM(known, 3)));
-        put(self, response_app_fields, Py_NewRef(nothing));
-        put(self, response_status, Py_NewRef(args[0]));
+    if (write == NULL || nothing == NULL) {
+        Py_XDECREF(write);
+        Py_XDECREF(nothing);
+        return NULL;
     }
-    else {
-        Py_CLEAR(write);
-    }
-    Py_XDECREF(nothing);
-    Py_DECREF(known);
+    put(self, response_lines, Py_NewRef(PyTuple_GET_ITEM(known, 2)));
+    put(self, response_length, Py_NewRef(PyTuple_GET_ITEM(known, 3)));
+    put(self, response_app_fields, nothing);
+    put(self, response_status, Py_NewRef(status));
     return write;
+}
+
+static PyObject *
+response_start(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *sink, *fields, *known, *write = NULL;
+
+    if (names == NULL && count == 2 && IS(self, Response) && SLOT(self, response_status) == str_nothing &&
+        SLOT(self, response_sent) == Py_False) {
+        sink = new_ref_to_slot(self, response_sink);
+        fields = server_fields_of(sink);
+        known = fields == NULL ? NULL : new_ref_to_slot(fields, fields_known_start);
+        write = known_start(self, known, args[0], args[1]);
+        Py_XDECREF(known);
+        Py_XDECREF(sink);
+    }
+    return write != NULL || PyErr_Occurred() ? write : call_twin(RESPONSE_START, self, args, count, names);
 }
 
 /* Whether keeps_alive() of timed_transfers.py would return True. Returns: -1 on an error. */
@@ -134,10 +145,10 @@ has_body(PyObject *status)
 /* Whether C makes this head: the version is HTTP/1.1, the status allows a body, the app sets neither Date nor Server,
 and the connection stays open. Returns: -1 on an error. */
 static int
-is_ordinary_head(PyObject *self)
+is_ordinary_head(PyObject *self, PyObject *sink)
 {
     PyObject *version = SLOT(self, response_version), *fields = SLOT(self, response_app_fields);
-    PyObject *server_fields = server_fields_of(self);
+    PyObject *server_fields = server_fields_of(sink);
     int ordinary;
 
     if (!IS(self, Response) || server_fields == NULL || version == NULL || !is_same_text(version, str_HTTP_1_1) ||
@@ -145,7 +156,7 @@ is_ordinary_head(PyObject *self)
         !(PyTuple_CheckExact(fields) || PyList_CheckExact(fields)) || Py_SIZE(fields) != 0) {
         return 0;
     }
-    ordinary = stays_open(SLOT(self, response_sink));
+    ordinary = stays_open(sink);
     return ordinary > 0 ? is_same_second(server_fields) : ordinary;
 }
 
@@ -173,13 +184,13 @@ joined_lines(PyObject *lines, PyObject *more, const char *framing)
 /* Make a head, and set the framing. `length`: the body's Content-Length, or -1 if it is unknown; `number` is the same as
 an object. Returns: NULL without an error if the Python twin must make the head. */
 static PyObject *
-ordinary_head(PyObject *self, PyObject *number, long length, int whole)
+ordinary_head(PyObject *self, PyObject *sink, PyObject *number, long length, int whole)
 {
-    PyObject *lines = Py_XNewRef(own_slot(self, response_lines)), *more, *head = NULL;
+    PyObject *lines = new_ref_to_slot(self, response_lines), *more, *head = NULL;
     int chunked = length < 0 && SLOT(self, response_bodiless) == Py_False;
     char framing[64] = "";
 
-    more = Py_XNewRef(own_slot(server_fields_of(self), fields_both_fields));
+    more = new_ref_to_slot(server_fields_of(sink), fields_both_fields);
     if (is_latin(lines) && is_latin(more)) {
         if (whole && length >= 0) {
             PyOS_snprintf(framing, sizeof framing, "Content-Length: %ld\r\n", length);
@@ -223,15 +234,16 @@ read_length(PyObject *const *args, Py_ssize_t count, PyObject *names, long *leng
 static PyObject *
 response_head(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    PyObject *head = NULL;
+    PyObject *sink, *head = NULL;
     long length;
-    int whole = 0, ordinary = 0;
+    int whole = 0;
 
     if (read_length(args, count, names, &length, &whole)) {
-        ordinary = is_ordinary_head(self);
-        if (ordinary > 0) {
-            head = ordinary_head(self, args[0], length, whole);
+        sink = new_ref_to_slot(self, response_sink);
+        if (is_ordinary_head(self, sink) > 0) {
+            head = ordinary_head(self, sink, args[0], length, whole);
         }
+        Py_XDECREF(sink);
     }
     return head != NULL || PyErr_Occurred() ? head : call_twin(RESPONSE_HEAD, self, args, count, names);
 }

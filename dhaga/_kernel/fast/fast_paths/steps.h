@@ -98,6 +98,16 @@ own_slot(PyObject *object, Py_ssize_t offset)
     return found;
 }
 
+/* A new reference to the content of a slot, on each build; NULL if the slot is empty. */
+static inline PyObject *
+new_ref_to_slot(PyObject *object, Py_ssize_t offset)
+{
+    PyObject *found = own_slot(object, offset), *owned = Py_XNewRef(found);
+
+    DISOWN(found);
+    return owned;
+}
+
 /* Put a new reference into a slot. Returns: the former one, now the caller's. */
 static inline PyObject *
 exchange(PyObject *object, Py_ssize_t offset, PyObject *value)
