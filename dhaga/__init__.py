@@ -13,8 +13,8 @@ from ._kernel import interpreter as interpreter  # isort: skip  (before greenlet
 from . import aio
 from ._iowait.offloaded_file import open as open  # not in __all__: a star import must not shadow the built-in open
 from ._kernel.api import current, park, priority, sleep, spawn
-from ._kernel.environment import warn_of_misspelled
 from ._kernel.errors import Cancelled, Deadlock, LeftBehind, ParkError
+from ._kernel.faces.environment import warn_of_misspelled
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.preemption import no_preempt
 from ._kernel.run.run_queues import HIGH, LOW, NORMAL, Priority

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from .._kernel.context_manager import contextmanager
-from .._kernel.similar_names import most_similar
+from .._kernel.faces.similar_names import most_similar
 
 WIDEST_OPTION = 30
 """Width of the options' column in a help text. The explanation of a longer option begins on the next line."""

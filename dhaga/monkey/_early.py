@@ -23,8 +23,8 @@ from types import ModuleType
 from typing import Any
 
 from .._kernel import originals
-from .._kernel.environment import RESTARTED
 from .._kernel.errors import PatchError
+from .._kernel.faces.environment import RESTARTED
 from ._other_hubs import refuse_other_patches
 from ._patcher import patch
 

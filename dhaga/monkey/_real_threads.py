@@ -23,10 +23,10 @@ from pkgutil import iter_modules
 from types import FrameType, ModuleType
 from typing import Any
 
+from .._kernel.faces.similar_names import most_similar
 from .._kernel.run.attachment import schedulers
 from .._kernel.run.idents import ident_of
 from .._kernel.run.microthread import RUNNING, Dhaga
-from .._kernel.similar_names import most_similar
 from .._kernel.wait.deadlock import frames_of_threads
 from ._rebind import PatchLog, Replacement, bindings, python_modules
 

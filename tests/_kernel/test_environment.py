@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dhaga._kernel.environment import KNOWN, warn_of_misspelled
+from dhaga._kernel.faces.environment import KNOWN, warn_of_misspelled
 from tests.kit.scripts import ROOT, Program
 
 pytestmark = pytest.mark.logs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dhaga._kernel.similar_names import most_similar
+from dhaga._kernel.faces.similar_names import most_similar
 
 
 @pytest.mark.parametrize(
