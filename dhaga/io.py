@@ -128,7 +128,7 @@ def parking_file(
 
 
 class StreamOpened(BaseException):
-    """The exception with which an opener passes on the fd of a file that must park."""
+    """The exception with which an opener passes the fd of a pipe, socket or terminal to ``open``."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd

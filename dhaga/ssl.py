@@ -270,7 +270,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
             del error  # breaks the reference cycle between its traceback and this frame
 
     def write_locked(self, connection: Any, data: bytes | memoryview, then: Callable[[], Any] | None = None) -> int:
-        """Write with the write lock held. ``then``: another OpenSSL operation, to run before the lock is released."""
+        """Acquire the write lock, write, and release it. ``then``: another OpenSSL operation, before the release."""
         deadline = self.acquire_write_lock()
         try:
             sent = self.write_now(connection, data, deadline)

@@ -204,7 +204,7 @@ class Stream:
         return call_within(timeout, self.read_locked, end_of)
 
     def read_locked(self, end_of: Position) -> bytes:
-        """Read like ``read``, with the read lock held."""
+        """Acquire the read lock, read as ``read`` does, and release the lock."""
         me = self.check_caller()
         with self.read_lock:
             seen = 0

@@ -71,7 +71,7 @@ def call_close_hooks(fd: int) -> None:
 
 
 def call_replace_hooks(fd: int) -> None:
-    """Wake the polls of several fds, one of which refers to another file now: they poll again."""
+    """Wake the callers that poll ``fd`` together with other fds, so that they poll again. From: ``dup2``."""
     for replace_hook in list(hooks.before_fd_close.get(fd, {}).values()):
         if replace_hook is not None:
             replace_hook()

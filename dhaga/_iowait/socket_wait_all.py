@@ -21,7 +21,7 @@ from .socket_sendfile import SendfileSocket
 
 WAITALL, PEEK, CTRUNC = int(standard.MSG_WAITALL), int(standard.MSG_PEEK), int(standard.MSG_CTRUNC)
 PEER_HAS_ENDED = getattr(originals.select_module, "POLLRDHUP", 0)
-"""The event of poll(2) for the end of a stream. Where this is 0, POLLHUP reports the end too."""
+"""The event of poll(2) for the end of a stream; 0 on systems without this event, where POLLHUP reports the end."""
 
 
 class WaitAllSocket(SendfileSocket):
@@ -49,10 +49,11 @@ class WaitAllSocket(SendfileSocket):
         return got
 
     def receive_more_(self, flags: int, call: Callable[..., Any], *args: Any) -> Any:
-        """Return the result of a receiving call that is not the first of its kind; None if the bytes so far are all.
+        """Make a further receiving call of a MSG_WAITALL receive, after its first bytes.
 
-        Source: recv(2) with MSG_WAITALL. An error stays pending for the program's next call: the socket reports an
-        error only once. Parks: like ``recv``.
+        Returns: the call's result; None if the receive ends with the bytes so far. Source: recv(2) with MSG_WAITALL. An
+        error stays pending for the program's next call, because the socket reports an error only once.
+        Parks: like ``recv``.
         """
 
         def receive(sock: Any, *args: Any) -> Any:
@@ -72,7 +73,8 @@ class WaitAllSocket(SendfileSocket):
     def wait_to_peek_(self, size: int, flags: int) -> None:
         """Wait until ``size`` bytes can be peeked, if the flags include MSG_PEEK. Parks: ``read fd N``, then ``sleep``.
 
-        No event reports that a number of bytes has arrived, apart from SO_RCVLOWAT, which would affect other readers.
+        After the first byte, this method polls with growing pauses. Only SO_RCVLOWAT would delay the fd's event until
+        ``size`` bytes have arrived, but it would affect other readers.
         """
         if not (flags & PEEK and self.peeks_all_(size, flags)):
             return

@@ -63,7 +63,7 @@ class Workers:
             f"{len(self.calls)} calls due{state}>"
         )
 
-    # ---- from callers
+    # ---- calls of the program's dhagas
 
     def submit(self, call: ThreadCall, kind: type[WorkerThread]) -> bool:
         """Append a call to the backlog, and wake or start a thread. ``kind``: the class of a new thread.
@@ -119,10 +119,10 @@ class Workers:
         deadlock.idle.discard(thread.ident or 0)
         thread.gate.release()
 
-    # ---- from threads
+    # ---- calls of the pool's threads
 
     def next_call(self, thread: WorkerThread) -> ThreadCall | None:
-        """Wait for the next call, and make it ``thread.call``. Returns: None if the thread must end.
+        """Wait for the next call, and store it in ``thread.call``. Returns: None if the thread must end.
 
         Under the guard, a call that has not ended is always in the backlog or in a thread (``unfinished_calls``).
         """
@@ -161,7 +161,7 @@ class Workers:
         if not self.threads:
             self.shutdown_waiters.wake_all()
 
-    # ---- from shutdown, interpreter exit, fork
+    # ---- shutdown, interpreter exit, fork
 
     def close(self) -> list[WorkerThread]:
         """Reject further calls, and end the threads once the backlog is empty. Returns: the threads."""

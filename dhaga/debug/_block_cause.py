@@ -140,9 +140,9 @@ def _advice_for_wait(line: str, futex: bool | None) -> str:
 
 
 def _standard_thing(line: str, futex: bool | None) -> tuple[str, str] | None:
-    """Return what a line waits for in the standard library, and the module of Dhaga to import instead.
+    """Return the words that follow "it waits" for a line of code, and the module of Dhaga to import instead.
 
-    Returns: None if the line is not recognized.
+    The words name a standard lock, queue or module. Returns: None if the line is not recognized.
     """
     if futex is not False and LOCK_CALL.search(line):
         return "for a standard lock", "threading"

@@ -110,8 +110,8 @@ def named(more: Iterable[str]) -> list[str]:
 def warn_of_misspelled(names: Iterable[str]) -> None:
     """Log a warning about each module that cannot be found, if the name of another module is similar.
 
-    If no name is similar, the program may add the module's folder to the path later. From: ``patch``; the master of
-    ``serve``, whose workers then log no further warning.
+    Without a similar name, no warning is logged, because the program may add the module's folder to the path later.
+    From: ``patch``; the master of ``serve``, whose workers then log no further warning.
     """
     for name in {*names}.difference(BUILT_IN, warned_of):
         meant = similar_module(name)

@@ -176,7 +176,7 @@ def file_identity(path: str) -> tuple[int, int] | None:
 
 
 def refuse_host_and_port(path: str) -> None:
-    """Raise ValueError if a path has the form ``host:port``: the server would listen where no client asks."""
+    """Raise ValueError if a path has the form ``host:port``: no client would connect to a Unix socket of this name."""
     host, colon, port = path.rpartition(":")
     if colon and port.isdecimal() and not {"/", "\0"}.intersection(host):
         raise ValueError(

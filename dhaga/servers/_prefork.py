@@ -40,14 +40,14 @@ from ._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_SECONDS, EXITS, SERV
 logger = logging.getLogger("dhaga")
 
 RESPAWN_DELAYS = 0.1, 10.0
-"""The shortest and the longest delay until a dead worker is replaced, in seconds.
+"""The shortest and the longest delay, in seconds, until a dead or exiting worker is replaced.
 
-The delay doubles with each early death.
+The delay doubles with each early end.
 """
 
 STABLE_SECONDS = 10.0
-"""Age of a worker, in seconds, up to which its death counts as early. The death of an older worker resets the delay of
-its slot to the shortest delay.
+"""Age of a worker, in seconds, up to which its end counts as early. The end of an older worker resets the delay of its
+slot to the shortest delay.
 """
 
 
@@ -66,8 +66,9 @@ def flush_output() -> None:
 class WorkerProcess:
     """The master's record of one worker.
 
-    ``pipe``: the master's end of a pipe. The pipe receives SERVES when the worker serves, DRAINED when the worker
-    begins to exit, and finally end-of-file. ``kill_at``: the time at which the master kills the worker.
+    ``pipe``: the master's end of a pipe. The pipe receives SERVES when the worker serves, EXITS if the worker's program
+    has exited, DRAINED when the worker begins to exit, and finally end-of-file. ``kill_at``: the time at which the
+    master kills the worker.
     """
 
     def __init__(self, pid: int, slot: int, pipe: standard.socket) -> None:

@@ -4,8 +4,8 @@
 code imports the program, and starts one server in the main thread and one in each further OS thread. Then the main code
 waits for a stop request: the number of a signal, None if a server has ended by itself, or the SystemExit that a handler
 or another dhaga has raised. A SystemExit drains the service, like ``DRAIN_SIGNAL``, because other requests are under
-way. After the drain it is raised in the main code. If a second signal arrives while the service drains, the service
-ends at once; a worker instead ignores a second ``DRAIN_SIGNAL``. A second SystemExit does not end the drain.
+way. After the drain, the main code raises the SystemExit. If a second signal arrives while the service drains, the
+service ends at once; a worker instead ignores a second ``DRAIN_SIGNAL``. A second SystemExit does not end the drain.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Service:
         return self.grace if request == system.DRAIN_SIGNAL or isinstance(request, SystemExit) else 0
 
     def stop_servers(self, request: StopRequest) -> None:
-        """Stop the servers, after the grace period of ``request``. A request that hastens ends the drain."""
+        """Stop the servers, after the grace period of ``request``. A stop request that ``hastens`` ends the drain."""
         hastening = spawn(self.stop_at_once, daemon=True)
         grace = self.grace_after(request)
         for stopped in [spawn(server.stop, grace) for server in self.servers]:
@@ -115,7 +115,7 @@ class Service:
         return isinstance(request, int)
 
     def stop_at_once(self) -> None:
-        """Wait for a stop request that hastens, then reduce the grace of every server to 0."""
+        """Wait for a stop request that ``hastens``, then reduce the grace of every server to 0."""
         while not self.hastens(self.stop_requests.get()):
             pass
         for server in self.servers:

@@ -316,7 +316,10 @@ class Connection(Dhaga):
         return True
 
     def _report(self, error: BaseException) -> None:
-        """Log an exception of the handler. SystemExit and KeyboardInterrupt end the program; a cancel is ignored."""
+        """Log an exception of the handler; ignore a cancel.
+
+        A SystemExit or KeyboardInterrupt is passed to ``on_exit``. If there is no ``on_exit``, it ends the program.
+        """
         if isinstance(error, Exception):
             logger.error("%s: the handler failed", self.name, exc_info=error)
             return

@@ -36,7 +36,7 @@ def warn_of_misspelled(environ: Iterable[str]) -> None:
     unknown = {name for name in environ if name[:6].upper() == PREFIX} - KNOWN
     if not unknown or RESTARTED in environ:
         return
-    bare = {name.removeprefix(PREFIX): name for name in KNOWN}  # all names would be similar by their prefix
+    bare = {name.removeprefix(PREFIX): name for name in KNOWN}  # with the prefix, all names would be similar
     for name in sorted(unknown):
         meant = most_similar(name[6:].upper(), bare)
         if meant is not None:

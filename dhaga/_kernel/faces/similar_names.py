@@ -1,11 +1,11 @@
-"""The search for the name that a misspelled name means."""
+"""The search for the known name that a misspelled name resembles most."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 SIMILAR = 0.75
-"""Least similarity of a suggestion, from 0 to 1. At 0.7, ``--root-path`` would suggest ``--no-patch``."""
+"""Minimum similarity of a suggestion, from 0 to 1. At 0.7, ``--root-path`` would suggest ``--no-patch``."""
 
 
 def most_similar(name: str, known: Iterable[str]) -> str | None:

@@ -29,8 +29,8 @@ When, and in which threads, the functions run:
   never unloads an extension module, so the functions stay where they are.
 
 Invariants:
-1. A chunk in a list, kept or emptied, was freed with the size CHUNK, came from `former`, and no other code holds it.
-2. `kept` is the length of the list, and at most `cap`; `emptied` is the number of addresses in the pages of addresses.
+1. A kept or emptied chunk came from `former`, was freed with the size CHUNK, and is held by no other code.
+2. `kept` is the length of `list`, at most `cap`. `emptied` is the number of addresses in all `pages`.
 3. `former`, `cap`, `page_size` and `end_of_thread` are written once, before any other thread can see these functions.
 4. Only its own thread writes a keeper, except for registry links. The figures are atomic (relaxed) for other readers.
 

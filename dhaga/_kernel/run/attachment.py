@@ -93,7 +93,8 @@ def watched_fds() -> set[int]:
 def forget_file(fd: int) -> None:
     """Wake the waiters of an fd whose number is about to refer to another file or to none: they retry their calls.
 
-    From: any thread. The waiters of another thread are woken by a callback of its loop, after the change of the fd.
+    From: any thread. A callback of the loop wakes the waiters of another thread, perhaps only after the change of the
+    fd.
     """
     here = originals.get_ident()
     for scheduler in list(schedulers):

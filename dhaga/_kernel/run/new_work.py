@@ -15,9 +15,9 @@ from .scheduler import sleep
 def begin_new_work() -> None:
     """Begin a unit of work. Servers call this function before each request.
 
-    If a unit is in progress, or if the caller has begun another unit in the same turn, first yield until the run queue
-    is empty and all earlier new work has begun, or until ``NewWorkQueue`` ends the wait. A yield before each unit would
-    take 14,000 machine instructions of each request, even if the app never parks.
+    If a unit is in progress, or if the caller has begun another unit in the same turn, yield first. The yield ends when
+    the run queue is empty and all earlier new work has begun, or when ``NewWorkQueue`` ends the wait. A yield before
+    each unit would take 14,000 machine instructions of each request, even if the app never parks.
     Parks: ``sleep``, in these cases. From: a dhaga; no-op elsewhere. Only a dhaga of NORMAL priority yields. Raises:
     Cancelled, Expired.
     """

@@ -110,7 +110,8 @@ class PendingErrors(list[Any]):
         # Almost every call ends here, because an error is rarely pending when a shield begins or ends.
         if not self.held and not self:
             return
-        # Causes are moved one at a time, because other causes may arrive meanwhile. A move in order keeps the order.
+        # Causes are moved one at a time, because other causes may arrive meanwhile. Both lists are read from the front,
+        # so that the causes of each list keep their order.
         for cause in [*self.held, *self]:
             self.drop(cause)
             self.append(cause)
@@ -123,8 +124,8 @@ first_lists: dict[int, PendingErrors] = {}
 def pending_errors_of(waiter: Waiter) -> PendingErrors:
     """Return the waiter's list of pending errors; the first call makes the list."""
     if isinstance(waiter.pending_errors, tuple):
-        # Two threads that call at the same time set the same list. A third thread may make another list after this
-        # entry has been removed, but then finds the first list set.
+        # Two threads that call at the same time set the same list. A third thread may come after the removal below, and
+        # make another list. It then returns the list that the waiter already has.
         made = first_lists.setdefault(id(waiter), PendingErrors())
         if isinstance(waiter.pending_errors, tuple):
             waiter.pending_errors = made

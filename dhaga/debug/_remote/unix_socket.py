@@ -1,7 +1,7 @@
 """An endpoint of the inspector for platforms with Unix sockets: a socket that only this user and root can use.
 
-Three checks enforce this: the process creates the directory with mode 0700, or checks an existing directory; the socket
-has mode 0600 before it listens; and where ``SO_PEERCRED`` exists, each side verifies the credentials of the other side.
+Three checks enforce this. The process creates the directory with mode 0700, or checks an existing directory. The socket
+has mode 0600 before it listens. Where ``SO_PEERCRED`` exists, each side verifies the credentials of the other side.
 """
 
 from __future__ import annotations

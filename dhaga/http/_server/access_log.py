@@ -15,7 +15,7 @@ logger = logging.getLogger("dhaga")
 
 
 MAX_UNPARSED = 1024
-"""Maximum number of bytes of a request line in the entry of a request without a valid head."""
+"""Maximum number of bytes of a first line that is logged because the request has no valid head."""
 
 
 class AccessLog:
@@ -39,7 +39,7 @@ class AccessLog:
         self.stamp: str = ""
 
     def write_entry(self, environ: dict[str, Any], status: str, size: int) -> None:
-        """Write the line of an answered request. ``environ``: of the request, or from ``unparsed``.
+        """Write the line of an answered request. ``environ``: the request's environ, or the result of ``unparsed``.
 
         The client's fields are escaped if they contain a quote, a backslash or a character that is not printable ASCII.
         While the target fails, for example on a full disk, lines are lost; only the first loss is logged.

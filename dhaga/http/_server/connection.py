@@ -277,9 +277,9 @@ class ServerConnection(Transfers):
         response.send_whole(text)
 
     def refuse_request(self, refusal: Refusal, environ: dict[str, Any]) -> None:
-        """Refuse a request that the app does not get, and log it.
+        """Refuse a request that the app does not get, and log the refusal.
 
-        The level is INFO, because the client causes it. ``environ``: the keys that the access log needs.
+        The level is INFO, because usually the client is the cause. ``environ``: the keys that the access log needs.
         """
         client = self.peer[0] or "a local client"
         logger.info("%s refused a request of %s: %s: %s", self.server.name, client, refusal.status, refusal)

@@ -191,7 +191,7 @@ class Response(Framing):
 
     # ---- for the app
 
-    @compiled  # in C only for the first call, with the status and fields of the previous response
+    @compiled  # in C only for the first call, with the status and fields in ``known_start``
     def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Callable[[bytes], object]:
         """Set the status and the fields. The app calls this method as WSGI's ``start_response``.
 
@@ -286,7 +286,7 @@ class Response(Framing):
 
     # ---- the head
 
-    @compiled  # in C only for HTTP/1.1 to a ServerConnection that stays open, within the second of Date
+    @compiled  # in C only for the heads that is_ordinary_head() of response_head.h accepts
     def head(self, length: int | None, whole: bool = False) -> bytes:
         """Return the head's bytes, and set the framing. ``whole``: whether the server has computed ``length``."""
         lines = self.lines + self.sink.server_fields.fields(self.app_fields)

@@ -108,7 +108,7 @@ class Run:
         self.running = self.members.of(self.waiter)
         self.running.ran_at = self.clock.now
 
-    # ---- from the run queue
+    # ---- calls of the run queue
 
     def note_ready(self, entry: Any) -> Member:
         """Note that an entry was put into the run queue. Returns: the member that the entry makes ready."""

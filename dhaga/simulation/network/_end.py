@@ -56,8 +56,8 @@ class End:
         self.inode: int = standard_fstat(self.fd).st_ino
         self.state = NEW
         self.error = 0
-        # Four facts about the program, in this order: it has shut down sending; it has closed the socket or shut down
-        # both directions; it was shown a reset; it was shown the end of the other end's bytes.
+        # ``ended``: the program has shut down sending. ``hung_up``: it has closed the socket, or shut down both
+        # directions. ``broken_off``: it was shown a reset. ``at_end``: it was shown the end of the other end's bytes.
         self.ended = self.hung_up = self.broken_off = self.at_end = False
         self.local: Address | None = None
         # The address from the call of bind(); a connect changes ``local``.

@@ -96,7 +96,7 @@ class Pauses:
     def queue(self) -> SimulatedQueue:
         return self.network.run.scheduler.run_queue  # type: ignore[return-value]
 
-    # ---- from the run queue
+    # ---- calls of the run queue
 
     def holds(self, entry: Any, low: HoldingLowQueue | None = None) -> bool:
         """Hold the thread of a new entry if its host is paused or slow. Returns: whether the thread is held.

@@ -250,7 +250,7 @@ def make_real(sock: Any, end: End) -> None:
 
 
 def called(unconnected: int, call: Callable[..., Any], sock: Any, *arguments: Any) -> Any:
-    """Call a method of the real fd. ``unconnected``: the errno if the socket is a stream that is not connected."""
+    """Make a call on a socket's real fd. ``unconnected``: the errno if the socket is a stream that is not connected."""
     try:
         return call(sock, *arguments)
     except BlockingIOError:
@@ -261,9 +261,9 @@ def called(unconnected: int, call: Callable[..., Any], sock: Any, *arguments: An
 
 
 def sent(call: Callable[..., int], sock: Any, *arguments: Any) -> int:
-    """Call a sending method of the real fd.
+    """Make a call that sends on a socket's real fd.
 
-    Raises: after a reset ECONNRESET, unless a call has raised it before, and then EPIPE.
+    Raises: after a reset, ECONNRESET if no earlier call has raised it, else EPIPE.
     """
     try:
         return called(errno.EPIPE, call, sock, *arguments)  # type: ignore[no-any-return]

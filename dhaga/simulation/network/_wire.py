@@ -61,7 +61,7 @@ class Wire:
         """The wire that carries the target's bytes to the source."""
         return self.target.outgoing
 
-    # ---- from the source
+    # ---- from the source to this wire
 
     def collect(self) -> None:
         """Collect the bytes that the source has sent."""
@@ -125,7 +125,7 @@ class Wire:
         network = self.network
         network.at(network.clock.now + self.link.draw_latency(network.draw), self.arrive_reset)
 
-    # ---- to the target
+    # ---- from this wire to the target
 
     def is_blocked(self) -> bool:
         return self.stalled_until > self.network.clock.now or self.is_cut()

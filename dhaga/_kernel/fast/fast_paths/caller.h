@@ -1,7 +1,7 @@
-/* What belongs to the calling dhaga: its ident, and its attributes of a local. Twins: get_ident of dhaga/threading.py,
-and local.__getattribute__. */
+/* The calling dhaga's ident, and its attributes of a `threading.local`. Twins: get_ident of dhaga/threading.py, and
+local.__getattribute__. */
 
-static PyObject *idents; /* the dictionary of the module of idents, owned */
+static PyObject *idents; /* the dictionary of the module idents.py, owned */
 
 /* The ident of the calling dhaga, borrowed; NULL if the caller is not a dhaga. */
 static inline PyObject *
@@ -12,7 +12,8 @@ ident_of_caller(void)
     return me != NULL && IS_A(me, Dhaga) ? SLOT(me, dhaga_ident) : NULL;
 }
 
-/* Whether threading shows this number, because the program does not use addresses as idents: idents.py. */
+/* Whether threading shows a dhaga's number as its ident. Otherwise it shows the dhaga's address: see idents.py.
+Returns: -1 on an error. */
 static int
 is_shown(PyObject *ident)
 {

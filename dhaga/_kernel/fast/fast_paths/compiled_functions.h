@@ -5,8 +5,8 @@ COMPILED(constant, class, name, function): by the constant, C calls the Python t
 The name is the twin's. ANY, ONE or NONE around the C function says which arguments the function accepts besides self.
 COMPILED_FUNCTION(constant, module, name, function): the same for a function of a module, given by the module's name.
 
-To add one: tag the Python function @compiled, and say beside it what C assumes of its arguments or objects; add a row
-here; write the C function in the file of its subject. */
+To add one, tag the Python function @compiled, and say beside the tag what C assumes of the arguments or objects. Then
+add a row here, and write the C function in the file of its subject. */
 
 /* park.h */
 COMPILED(PARK, &Scheduler, "_park", ONE(scheduler__park))

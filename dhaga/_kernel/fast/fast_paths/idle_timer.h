@@ -14,7 +14,8 @@ fires_in_time(PyObject *timer, double deadline)
     return PyFloat_CheckExact(first) && PyFloat_AS_DOUBLE(first) <= deadline;
 }
 
-/* The time in `seconds` seconds, by the scheduler's clock. CALLS. */
+/* The time in `seconds` seconds, by the scheduler's clock. Returns: NULL without an error if the clock returns no
+float. CALLS. */
 static PyObject *
 time_in(PyObject *scheduler, double seconds)
 {

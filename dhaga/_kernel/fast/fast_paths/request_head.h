@@ -8,8 +8,8 @@ typedef struct {
     PyObject *method; /* borrowed */
 } request_line;
 
-/* Parse the request line at the beginning of the data. Returns: whether ORDINARY_LINE of request_parser.py matches this
-line, and its path has no escapes. */
+/* Parse the request line at the beginning of the data. Returns: whether the line matches ORDINARY_LINE of
+request_parser.py, and has a path without escapes. */
 static int
 read_request_line(const char *data, Py_ssize_t size, request_line *line)
 {
@@ -43,7 +43,8 @@ read_request_line(const char *data, Py_ssize_t size, request_line *line)
     return line->end <= size && memcmp(data + i, VERSION_END, strlen(VERSION_END)) == 0;
 }
 
-/* Store a new reference in a dictionary. Returns: 0 on an error, and if the value is NULL. */
+/* Store a value in a dictionary, and release the reference to the value. Returns: 0 on an error, or if the value is
+NULL. */
 static int
 add_key(PyObject *dict, PyObject *key, PyObject *value)
 {
@@ -59,7 +60,7 @@ text_of(const char *data, Py_ssize_t begin, Py_ssize_t end)
     return PyUnicode_DecodeLatin1(data + begin, end - begin, NULL);
 }
 
-/* Make the environ from the server's part, the known fields and the request line. */
+/* Return a new environ: the server's keys (`base`), the known fields, and the keys of the request line. */
 static PyObject *
 environ_of(PyObject *base, PyObject *fields, const char *data, const request_line *line)
 {

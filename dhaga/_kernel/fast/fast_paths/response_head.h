@@ -1,5 +1,6 @@
-/* The head of a response whose status and fields equal those of the previous response. No code of the app runs here, and
-nothing parks. Twins: Response.start and head. */
+/* The head of a response: `start` for a status and fields that equal those in ServerFields.known_start, and `head` for
+the responses that is_ordinary_head() accepts. No code of the app runs here, and nothing parks. Twins: Response.start
+and head. */
 
 /* Whether two objects are equal and of exactly the type str: a subclass may have its own comparison. */
 static inline int
@@ -12,7 +13,7 @@ is_same_text(PyObject *one, PyObject *other)
                     (size_t)PyUnicode_GET_LENGTH(one) * PyUnicode_KIND(one)) == 0));
 }
 
-/* Whether two lists have the same pairs of str. */
+/* Whether two objects are lists of equal pairs of str. */
 static int
 are_same_fields(PyObject *one, PyObject *other)
 {
@@ -31,8 +32,8 @@ are_same_fields(PyObject *one, PyObject *other)
     return same;
 }
 
-/* The fields that the server adds to a response, borrowed; NULL if the sink is not a ServerConnection. A connection
-keeps these fields. */
+/* The ServerFields of a connection, borrowed, because the connection keeps a reference. Returns: NULL if the sink is no
+ServerConnection. */
 static PyObject *
 server_fields_of(PyObject *sink)
 {
@@ -45,7 +46,8 @@ server_fields_of(PyObject *sink)
     return fields != NULL && IS(fields, ServerFields) ? fields : NULL;
 }
 
-/* Set the status and fields of a response, which are known. Returns: write(); NULL without an error if they are not. */
+/* If the status and fields equal those of `known`, set the attributes of the response. Returns: the method write; NULL
+without an error if the status or the fields differ. */
 static PyObject *
 known_start(PyObject *self, PyObject *known, PyObject *status, PyObject *fields)
 {
@@ -102,7 +104,7 @@ stays_open(PyObject *sink)
     return stopping == NULL ? -1 : stopping == Py_False;
 }
 
-/* Whether the line of Date was made in the current second. Returns: -1 on an error. */
+/* Whether the Date line was made in the current second. Returns: -1 on an error. */
 static int
 is_same_second(PyObject *fields)
 {
@@ -142,8 +144,8 @@ has_body(PyObject *status)
     return memcmp(digits, "204", 3) != 0 && memcmp(digits, "205", 3) != 0 && memcmp(digits, "304", 3) != 0;
 }
 
-/* Whether C makes this head: the version is HTTP/1.1, the status allows a body, the app sets neither Date nor Server,
-and the connection stays open. Returns: -1 on an error. */
+/* Whether C makes this head: the version is HTTP/1.1, the status allows a body, the app sets none of Date, Server and
+Set-Cookie, the connection stays open, and the Date line is current. Returns: -1 on an error. */
 static int
 is_ordinary_head(PyObject *self, PyObject *sink)
 {
@@ -181,8 +183,8 @@ joined_lines(PyObject *lines, PyObject *more, const char *framing)
     return head;
 }
 
-/* Make a head, and set the framing. `length`: the body's Content-Length, or -1 if it is unknown; `number` is the same as
-an object. Returns: NULL without an error if the Python twin must make the head. */
+/* Make a head, and set the framing. `length`: the body's Content-Length, or -1 if the length is unknown. `number`: the
+length as a Python object. Returns: NULL without an error if the Python twin must make the head. */
 static PyObject *
 ordinary_head(PyObject *self, PyObject *sink, PyObject *number, long length, int whole)
 {
@@ -208,7 +210,7 @@ ordinary_head(PyObject *self, PyObject *sink, PyObject *number, long length, int
     return head;
 }
 
-/* Read the arguments of Response.head. Sets the length; -1 for None. Returns: whether they are the usual ones. */
+/* Read the arguments of Response.head into `length` (-1 for None) and `whole`. Returns: 0 for unusual arguments. */
 static int
 read_length(PyObject *const *args, Py_ssize_t count, PyObject *names, long *length, int *whole)
 {
