@@ -124,7 +124,7 @@ def raise_invalid(seconds: float) -> None:
 
 @builtin_function
 def pthread_getcpuclockid(thread_id: int, /) -> int:
-    """Return the CPU clock of the OS thread that runs a thread. All dhagas of an OS thread share this clock.
+    """Return the id of the CPU clock of an OS thread, or of a dhaga's OS thread. All its dhagas share the clock.
 
     Raises: ProcessLookupError for a dhaga that has ended. Source: ``time.pthread_getcpuclockid``.
     """

@@ -76,7 +76,7 @@ def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -
 
 
 class FdSet:
-    """Base class of the sets that the kernel keeps. A set is edge-triggered, and its own fd reports all events."""
+    """Base class of the sets in an epoll or kqueue. A set is edge-triggered, and its own fd reports all events."""
 
     def __init__(self, reason: str, watcher: FdWatcher) -> None:
         self.watcher = watcher
@@ -87,7 +87,7 @@ class FdSet:
         raise NotImplementedError
 
     def consume_events(self) -> None:
-        """Remove the reported events from the kernel's set, so that only later events make its fd readable again."""
+        """Remove the reported events, so that only later events make the fd of the epoll or kqueue readable again."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -156,10 +156,11 @@ class KqueueSet(FdSet):
 
 
 class WatcherSet:
-    """Fds that are registered with the scheduler's own poller: a single fd, or all fds on systems without a kernel set.
+    """Fds that are registered with the scheduler's own poller.
 
-    With the portable poller, events are level-triggered, and urgent data is not reported. This object is the wait
-    target of the parked caller.
+    This class serves a single fd if the poller is edge-triggered, and any fds if the platform has no epoll and no
+    kqueue. With the portable poller, events are level-triggered, and urgent data is not reported. This object is the
+    wait target of the parked caller.
     """
 
     def __init__(self, reason: str, scheduler: Scheduler) -> None:

@@ -1,8 +1,8 @@
 """``input()`` at a terminal: the caller parks until there is input, and then the interpreter reads the line.
 
-Without the module ``readline``, the terminal itself edits the line, so the input is a complete line. ``readline`` needs
-each key. So the terminal is set to deliver single keys while the caller is parked, and the line begins with the first
-key. While ``readline`` edits the line, its C code blocks the OS thread.
+Without the module ``readline``, the terminal itself edits the line, so the input is a complete line. With
+``readline``, the terminal is set to deliver single keys while the caller is parked. The first key ends the park, and is
+the first key that ``readline`` gets. While ``readline`` edits the line, its C code blocks the OS thread.
 
 Rejected: reading in an OS thread, because no cancel or Ctrl-C could end that read, which would consume the next line.
 Rejected: parking in a hook of ``readline``, which swallows errors of hooks.

@@ -1,8 +1,8 @@
 """Post-import hooks (PEP 369). They adapt packages on import, for example packages that wait in C or pass idents to C.
 
 A finder at the front of ``sys.meta_path`` uses the other finders to find a package of ``HOOKED``, and wraps the
-package's loader. After the package has run, the wrapper calls ``install`` of the module in ``HOOKED``. The hooks import
-no package that the program does not import.
+package's loader. ``HOOKED`` also names a module of Dhaga for each package: after the package has run, the wrapper
+calls this module's ``install``. The hooks import no package that the program does not import.
 """
 
 from __future__ import annotations

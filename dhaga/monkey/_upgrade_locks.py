@@ -212,7 +212,7 @@ class LockUpgrade:
         return [obj for obj in objects if self.has_unknown_references(obj) and not self.is_left(obj)]
 
     def look_for_owners(self) -> None:
-        """Among the owners that earlier searches have found, search for the owners of all new referrers."""
+        """Search for the owners of new referrers, among the objects that were owners in earlier searches."""
         self.owners.add(self.referrers.indirect())
         self.owners.ignored.update(map(id, self.referrers.found.values()))
         look_at_known(self.owners)
@@ -301,7 +301,9 @@ class LockUpgrade:
         return found if len(found) == self.referrers.references[id(obj), id(referrer)] else None
 
     def owner(self, referrer: Any) -> Any:
-        """Return the owner of a dict. Return any other referrer unchanged."""
+        """Return the object or class whose attributes a dict holds. Return any other referrer unchanged, and also a
+        dict whose object is unknown.
+        """
         if type(referrer) is not dict:
             return referrer
         for owner in self.owners.of(referrer):

@@ -102,7 +102,9 @@ class Service:
         return self.grace if request == system.DRAIN_SIGNAL or isinstance(request, SystemExit) else 0
 
     def stop_servers(self, request: StopRequest) -> None:
-        """Stop the servers, after the grace period of ``request``. A stop request that ``hastens`` ends the drain."""
+        """Stop the servers, after the grace period of ``request``. A later stop request ends the grace period if
+        ``hastens`` is true for it.
+        """
         hastening = spawn(self.stop_at_once, daemon=True)
         grace = self.grace_after(request)
         for stopped in [spawn(server.stop, grace) for server in self.servers]:
@@ -115,7 +117,7 @@ class Service:
         return isinstance(request, int)
 
     def stop_at_once(self) -> None:
-        """Wait for a stop request that ``hastens``, then reduce the grace of every server to 0."""
+        """Wait for a stop request for which ``hastens`` is true, then reduce the grace of every server to 0."""
         while not self.hastens(self.stop_requests.get()):
             pass
         for server in self.servers:

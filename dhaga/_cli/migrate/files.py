@@ -36,7 +36,7 @@ class Source(NamedTuple):
     mark: bytes = b""
 
     def encoded(self, text: str) -> bytes:
-        """Return another text in the encoding of this file. Raises: UnicodeEncodeError."""
+        """Encode a text with the encoding and the byte order mark of this file. Raises: UnicodeEncodeError."""
         return self.mark + text.encode(self.encoding)
 
 

@@ -243,7 +243,7 @@ twin(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
             return Py_NewRef(args[2]);
         }
         if (python_twin[i] == NULL) {
-            kept = PyMem_Malloc(strlen(doc) + 1); /* for as long as the process lives */
+            kept = PyMem_Malloc(strlen(doc) + 1); /* never freed */
             if (kept == NULL) {
                 return PyErr_NoMemory();
             }
@@ -323,7 +323,7 @@ start(PyObject *module)
         (plain_fileno = imported("_socket", "socket", "fileno")) == NULL) {
         return -1;
     }
-    /* None if the platform has no epoll: then no object passes the check of the type. */
+    /* None if the platform has no epoll. Then no object is of this type, so Epoll.poll always calls its Python twin. */
     if ((epoll_type = (PyTypeObject *)imported("dhaga._kernel.originals", "epoll", NULL)) == NULL) {
         return -1;
     }

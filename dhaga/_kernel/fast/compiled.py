@@ -57,7 +57,8 @@ def compiled(function: F) -> F:
 
 
 def compiled_twin(owner: type | str, function: Callable[..., Any]) -> Callable[..., Any]:
-    if not isinstance(accelerator.fast_paths, ModuleType):  # an earlier function of this class has no twin
+    # If an earlier method of the same class has no twin, use_python() has turned the fast paths off.
+    if not isinstance(accelerator.fast_paths, ModuleType):
         return function
     try:
         twin = accelerator.fast_paths.twin(owner, function.__name__, function, documentation(function))

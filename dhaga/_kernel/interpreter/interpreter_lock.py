@@ -54,7 +54,7 @@ class LockWatch:
                 self.tell()
 
     def on_scheduler(self, scheduler: object, begins: bool) -> None:
-        """Record the start of a scheduler, and call ``tell``. The listener of ``hooks.on_scheduler``."""
+        """Record whether a scheduler has started, and log the extension. The listener of ``hooks.on_scheduler``."""
         self.has_scheduler = self.has_scheduler or begins
         if not self.told:
             self.tell()

@@ -60,7 +60,8 @@ class EdgeTriggered(Poller):
             try:
                 self.watch(watcher, watcher.interest | direction)
             except FileNotFoundError:
-                # The fd was replaced without notice. The watcher has the fd's number, and so waits for the new file.
+                # The fd was closed without notice, and a new file has its number. The watcher knows only this number,
+                # and so waits for the new file.
                 watcher.set_interest(0)
                 self.watch(watcher, READ | direction)
         elif self.watch(former, former.interest | direction, watcher):

@@ -50,11 +50,12 @@ if TYPE_CHECKING:
 enable_optional_cleanup(False)
 
 
-# The number of errors in a row, without a lap between them, after which the process is ended. Two errors in a row are
-# normal: a signal handler may raise in the loop's ``select``, and another handler may raise at once.
+# A limit for errors in a row, without a whole lap between them. At this limit, errors that stop the scheduler's own
+# loop end the process (``run_hub``). Other errors only delay the next lap. Two errors in a row are normal: a signal
+# handler may raise in the loop's ``select``, and another handler may raise at once.
 MAX_FAILURES = 10
 
-# Seconds between two laps once MAX_FAILURES laps in a row have failed.
+# Seconds until the next lap, once MAX_FAILURES laps in a row have failed and the process continues.
 RETRY_SECONDS = 0.1
 
 

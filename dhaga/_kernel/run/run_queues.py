@@ -1,11 +1,12 @@
 """Priorities and run queues: the queues in which runnable waiters of each priority wait for their turn.
 
 A wake appends the waiter to its ``wake_queue`` without reading its priority. So priorities cost nothing in programs
-that do not use them. NORMAL waiters are in the run queue itself. HIGH waiters are in a ``HighQueue``, which
-is an entry at the head of the run queue, once for each HIGH waiter. Other queues are read only when the run queue is
-empty, in this order: the ``NewWorkQueue``, the ``PreemptedQueue``, and the ``LowQueue`` of LOW waiters. To prevent
-starvation, ``Scheduler._prevent_starvation`` breaks the order of priorities once in two full laps. The NewWorkQueue and
-the PreemptedQueue have a method ``promote_starved``, which moves their waiters to the run queue.
+that do not use them. NORMAL waiters are in the run queue itself. HIGH waiters are in a ``HighQueue``. The run
+queue begins with one entry for each HIGH waiter, and each of these entries is the HighQueue itself. Other queues are
+read only when the run queue is empty, in this order: the ``NewWorkQueue``, the ``PreemptedQueue``, and the ``LowQueue``
+of LOW waiters. To prevent starvation, ``Scheduler._prevent_starvation`` breaks the order of priorities once in two full
+laps. The NewWorkQueue and the PreemptedQueue have a method ``promote_starved``, which moves their waiters to the run
+queue.
 Rejected: scanning three queues at each switch, because programs without priorities would also pay for the scan.
 """
 
@@ -69,8 +70,8 @@ made exchanges at any time.
 
 
 class HighQueue:
-    """FIFO of HIGH waiters. The run queue contains the FIFO once for each waiter; the FIFO's ``switch`` runs the first
-    waiter.
+    """FIFO of HIGH waiters. The run queue contains the HighQueue once for each HIGH waiter. A switch to such an entry
+    runs the first waiter of the FIFO.
     """
 
     __slots__ = ("scheduler", "waiters")

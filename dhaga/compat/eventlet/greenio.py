@@ -20,7 +20,8 @@ CONNECT_SUCCESS = {0, errno.EISCONN}
 CLIENT_GONE = errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN
 
 
-# A call of super() in each method would take as long as the code that these methods add.
+# The methods below call the base class's methods by these names, because a call of super() would take as long as the
+# code that each method adds.
 _plain_recv, _plain_recv_into = ours.socket.recv, ours.socket.recv_into
 
 

@@ -34,7 +34,7 @@ class Group:
     """The permits of a Pool, one for each free place; None in a Group and in a Pool without a limit."""
 
     _semaphore: Any = None
-    """The semaphore of ``_room``."""
+    """The gevent semaphore whose permits ``_room`` has; None in a Group and in a Pool without a limit."""
 
     def __init__(self, greenlets: Iterable[Any] = ()) -> None:
         self.greenlets: set[Any] = set()
@@ -226,7 +226,8 @@ def spawn_all(
     """Spawn a call for each item of ``map``. Returns: the error of the items' iterator, or None.
 
     ``news`` is set at the end. It is set earlier if a call has failed and all preceding calls have ended: ``map`` then
-    raises the error early. The check is here, because this greenlet runs at each spawn anyway, but ``map`` does not.
+    raises the error early. The check for failed calls is in this function, which runs at each spawn anyway. For a check
+    in ``map``, the caller of ``map`` would have to be woken each time.
     """
     ended = 0
     try:

@@ -148,7 +148,8 @@ class SharedContext(SSLContext):
     """A TLS context that connections share.
 
     For each connection, urllib3 sets the ALPN protocols of the context again, always to the same value. OpenSSL does
-    not support this while another OS thread starts a connection. So this class passes only changes to OpenSSL.
+    not support this while another OS thread starts a connection. So this class calls OpenSSL only if the
+    value has changed.
     """
 
     alpn_protocols_set: Any = None
@@ -265,7 +266,7 @@ class IdleConnections(LifoQueue[Any]):
             self.ignored_puts.append(None)
             raise
         if item is not None and item.idle_since < monotonic() - IDLE_SECONDS:
-            item.close()  # reconnects when used: a server or a NAT may have dropped the connection silently
+            item.close()  # its next use reconnects: a server or a NAT may have dropped the connection silently
         return item
 
     def empty_out(self) -> None:

@@ -31,7 +31,7 @@ class RequestBody(io.RawIOBase):
         self.receive_more = receive_more
         self.given = 0  # number of bytes that the BufferedReader has received
         self.taken = 0  # number of these that the app has received
-        self.cut_off = False  # a read was cancelled meanwhile
+        self.cut_off = False  # whether a cancelled read may have dropped bytes
 
     def readable(self) -> bool:
         return True

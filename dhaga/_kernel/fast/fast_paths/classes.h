@@ -1,7 +1,7 @@
 /* The static data, made from three lists: the known classes with the offsets of their slots, the Python twins, and the
 strings. This file also has the helpers with which all other files read and write slots and call twins. */
 
-/* At each change CPython sets a class's version to 0, and at the next lookup of an attribute to a new number. */
+/* When a class changes, CPython sets its version to 0. The next lookup of an attribute gives it a new version. */
 #define NO_VERSION UINT_MAX
 
 typedef struct {

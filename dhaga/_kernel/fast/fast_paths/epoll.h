@@ -119,7 +119,7 @@ poll_epoll(PyObject *self)
     }
     if (count > 0) {
         if (add(self, epoll_events, count) < 0) {
-            PyErr_Clear(); /* only a statistic: no reason to lose events */
+            PyErr_Clear(); /* the number is only a statistic: an error must not lose events */
         }
         sharers = SLOT(self, epoll_sharers);
         no_sharers = is_empty_dict(sharers);
@@ -231,5 +231,5 @@ has_event(PyObject *Py_UNUSED(module), PyObject *fd)
     if (poll(&look, 1, 0) == 0) {
         Py_RETURN_FALSE;
     }
-    Py_RETURN_TRUE; /* also in doubt: the fd is not open, or memory is short */
+    Py_RETURN_TRUE; /* also if poll() has failed: the fd is not open, or memory is short */
 }

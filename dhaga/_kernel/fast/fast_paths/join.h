@@ -51,8 +51,8 @@ dhaga_wait_for_end(PyObject *self, PyObject *timeout)
     return call_twin(WAIT_FOR_END, self, &timeout, 1, NULL);
 }
 
-/* If there is one joiner, remove its ticket. Sets the ticket, owned; NULL on an error. Returns: the number of joiners;
-2 if there are more, or if the ticket is not a list. */
+/* If there is one joiner, remove its ticket, and store the ticket, owned, in `*ticket`. Otherwise, and on an error,
+store NULL. Returns: the number of joiners; 2 if there are more, or if the ticket is not a list. */
 static inline int
 only_ticket(PyObject *joiners, PyObject **ticket)
 {
@@ -109,12 +109,12 @@ dhaga__end(PyObject *self, PyObject *Py_UNUSED(no))
     joiners = SLOT(self, dhaga_joiners);
     while (joiners != NULL && PyList_CheckExact(joiners) && (number = only_ticket(joiners, &ticket)) != 0) {
         int failed = 0;
-        if (number > 1) { /* another thread has added one meanwhile */
+        if (number > 1) { /* another thread has added a joiner meanwhile */
             return call_twin(END, self, NULL, 0, NULL);
         }
         joiner = ticket == NULL ? NULL : last_of(ticket);
         if (joiner != NULL) {
-            failed = resume(joiner, self) < 0; /* tells a joiner of several dhagas which has ended */
+            failed = resume(joiner, self) < 0; /* the value: which dhaga has ended */
             Py_DECREF(joiner);
         }
         Py_XDECREF(ticket);

@@ -88,7 +88,7 @@ switch_away(PyObject *scheduler)
         return -1;
     }
     entry = left != 0 && deque_size(ready) > 0 ? popleft_of(ready) : pick_next(scheduler, left);
-    if (entry == NULL && forget_want_of_memory()) { /* the hub checks what pick_next() could not */
+    if (entry == NULL && forget_want_of_memory()) { /* without memory, the hub picks the next entry */
         entry = to_hub(scheduler);
     }
     if (entry == NULL) {

@@ -1,7 +1,8 @@
 /* Semaphore and BoundedSemaphore: a released permit goes to the first waiter.
 Twins: acquire, release, __enter__, __exit__ of Semaphore, release of BoundedSemaphore. */
 
-/* Whether an object is a plain semaphore. Sets the number of free permits. From: under the guard. */
+/* Whether an object is a plain semaphore. Stores the number of its free permits in `*permits`. From: under the
+guard. */
 static inline int
 is_semaphore(PyObject *self, long *permits)
 {

@@ -6,8 +6,8 @@ which releases the lock, handles larger calls. Each call asks the socket for its
 another file's. */
 
 #define MOST 65536
-/* The limit of recv_into, which copies nothing twice: io.DEFAULT_BUFFER_SIZE of Python 3.14, which is the size of a
-read by a file object over a socket. */
+/* The limit of recv_into, which receives into the caller's buffer: io.DEFAULT_BUFFER_SIZE of Python 3.14, which is the
+size of a read by a file object over a socket. */
 #define MOST_INTO 131072
 /* Reads up to this size are often for a message of known length, which is then received in place. */
 #define SMALL 1024
@@ -46,8 +46,8 @@ end_turn_if_due(PyObject *me)
     return due;
 }
 
-/* Whether the caller is a dhaga and the timeout a plain number or None. Sets the watcher for the dhaga's scheduler,
-owned; NULL if there is no watcher yet. */
+/* Whether the caller is a dhaga and the timeout a plain number or None. Stores the socket's watcher for the
+dhaga's scheduler, owned, in `*watcher`; NULL if there is no watcher yet. */
 static int
 may_receive(PyObject *self, PyObject *me, PyObject **watcher)
 {
@@ -193,7 +193,7 @@ park_in_time(PyObject *self, PyObject *me, PyObject *watcher, double *deadline)
 typedef struct {
     PyObject *buffer;
     Py_ssize_t size;
-    Py_ssize_t got;  /* -1 until some came, or the end of the stream */
+    Py_ssize_t got;  /* number of received bytes; -1 as long as none have come, 0 at the end of the stream */
     PyObject *bytes; /* made if there is no buffer */
 } reception;
 
@@ -317,7 +317,7 @@ receive(PyObject *self, reception *wanted)
                : wanted->buffer == NULL ? receive_bytes(fd, wanted)
                                         : receive_into(fd, wanted);
         if (done == AGAIN && wanted->got < 0 && ((at_once && PyObject_Size(overlong) > 0) || !may_wait(me))) {
-            done = BY_TWIN; /* the twin tries again: it may have to end the turn, and a simulation answers its calls */
+            done = BY_TWIN; /* the twin receives: it may have to end the turn, or a simulation may answer */
         }
         else if (done == AGAIN && wanted->got < 0 && at_once) {
             errno = EAGAIN;

@@ -18,8 +18,8 @@ may_send(PyObject *self, PyObject *data)
     return IS(self, Socket) && PyBytes_CheckExact(data) && PyBytes_GET_SIZE(data) <= MOST;
 }
 
-/* Send as many bytes as fit, with one system call. Sets their number; -1 if the twin must decide. Returns: -1 on an
-error. */
+/* Send as many bytes as fit, with one system call. Stores the number of sent bytes in `*sent`; -1 if the twin must
+decide. Returns: -1 on an error. */
 static int
 send_what_fits(PyObject *self, PyObject *data, Py_ssize_t *sent)
 {
@@ -69,7 +69,7 @@ says_dontwait(PyObject *flags)
 {
     int says = PyLong_Check(flags) && PyLong_AsLong(flags) == MSG_DONTWAIT;
 
-    PyErr_Clear(); /* flags that are no long */
+    PyErr_Clear(); /* the flags are too large for a long */
     return says;
 }
 

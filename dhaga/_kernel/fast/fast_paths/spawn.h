@@ -16,7 +16,7 @@ python_function(PyObject *fn)
     return PyFunction_Check(fn) ? fn : NULL;
 }
 
-/* Whether a quick check accepts a function: otherwise the twin looks closer, and says what is wrong. */
+/* Whether a function passes a quick check. If not, the Python twin checks it in full. */
 static inline int
 is_plain_function(PyObject *fn)
 {
@@ -175,7 +175,7 @@ dhaga_run(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     PyObject *fn = SLOT(self, dhaga_fn), *given = SLOT(self, dhaga_args), *pending = SLOT(self, dhaga_pending), *value;
     PyObject *error = NULL;
 
-    /* Only Python functions are called here: by their frames, waiting and running dhagas are distinguished. */
+    /* C calls only Python functions here, so that each suspended dhaga has a frame: one without counts as running. */
     if (fn == NULL || python_function(fn) == NULL || given == NULL || !PyTuple_CheckExact(given) ||
         SLOT(self, dhaga_kwargs) != Py_None || pending == NULL || !PyTuple_CheckExact(pending) ||
         PyTuple_GET_SIZE(pending) > 0) {

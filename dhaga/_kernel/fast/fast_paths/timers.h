@@ -85,7 +85,7 @@ timers_discard(PyObject *self, PyObject *entry)
     return call_twin(TIMERS_DISCARD, self, &entry, 1, NULL);
 }
 
-/* Whether a scheduler's deadlines may be set here. */
+/* Whether C may add timers of a scheduler: its clock is set, and no program has replaced its Timers. */
 static inline int
 has_plain_timers(PyObject *scheduler)
 {
@@ -118,7 +118,7 @@ know_late_names(void)
     if (end_turn == NULL) {
         end_turn = imported("dhaga._kernel.run.turn_budget", "end_turn", NULL);
     }
-    if (overlong == NULL) { /* the dict of preemption.py */
+    if (overlong == NULL) { /* the schedulers in an overlong turn */
         overlong = imported("dhaga._kernel.run.preemption", "overlong", NULL);
     }
     if (get_running_loop == NULL) { /* of asyncio, because _asyncio must not be imported first */
@@ -154,10 +154,10 @@ park_within(PyObject *me, PyObject *seconds)
         return NULL;
     }
     value = park_here(me);
-    if (PyList_GET_ITEM(entry, 2) != Py_None) { /* not fired */
+    if (PyList_GET_ITEM(entry, 2) != Py_None) { /* the timer has not fired */
         error = take_error();
         discarded = timers_discard(timers, entry);
-        if (discarded == NULL && forget_want_of_memory()) { /* empty the entry, uncounted */
+        if (discarded == NULL && forget_want_of_memory()) { /* empty the entry, without counting it as discarded */
             discarded = Py_NewRef(Py_None);
             (void)PyList_SetItem(entry, 2, Py_NewRef(Py_None));
         }
@@ -223,8 +223,8 @@ is_entry(PyObject *entry)
     return -1;
 }
 
-/* Remove the first heap entry if it is due. Sets its `expiring`, owned: None if the entry was discarded, NULL if none
-is due. Returns: -1 on an error. CALLS. */
+/* Remove the first heap entry if it is due. Stores the object that expires, owned, in `*expiring`: None if the entry
+was discarded, NULL if no entry is due. Returns: -1 on an error. CALLS. */
 static int
 take_due(PyObject *timers, PyObject *now, PyObject **expiring)
 {

@@ -150,7 +150,7 @@ note_pending_bytes(PyObject *self, PyObject *watcher, PyObject *data)
         if (fd == -2) {
             return -1;
         }
-        if (ioctl(fd, FIONREAD, &bytes) == 0) { /* else it was closed meanwhile */
+        if (ioctl(fd, FIONREAD, &bytes) == 0) { /* fails if the fd was closed meanwhile */
             put(watcher, watcher_readable, Py_NewRef(bytes ? Py_True : Py_False));
         }
     }

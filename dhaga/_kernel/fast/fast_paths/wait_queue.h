@@ -7,9 +7,9 @@ is_wait_queue(PyObject *object)
            IS_GUARDED(object, wait_queue_guard);
 }
 
-/* Read the arguments (block, timeout), or only (timeout), of a call that waits; the timeout is at `position`. Sets the
-timeout, borrowed, or NULL. Returns: whether the fast path handles these arguments: `block` is True, and the timeout is
-a usual number of seconds. */
+/* Read the arguments (block, timeout), or only (timeout), of a call that waits; the timeout is at `position`. Stores
+the timeout, borrowed, in `*timeout`; NULL if there is no timeout. Returns: whether the fast path handles these
+arguments: `block` is True, and the timeout is a usual number of seconds. */
 static int
 read_timeout(PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_t position, PyObject **timeout)
 {

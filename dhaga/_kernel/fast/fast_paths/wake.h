@@ -104,8 +104,8 @@ first_ticket(PyObject *queue)
     return deque_size(queue) > 0 ? popleft_of(queue) : NULL;
 }
 
-/* Take the first waiter out of its ticket: this claim decides which wake wins. Void tickets are dropped. Sets the
-waiter, owned, or NULL if none waits. Returns: -1 on an error. CALLS, if a ticket was void. */
+/* Take the first waiter out of its ticket: this claim decides which wake wins. Void tickets are dropped. Stores
+the waiter, owned, in `*waiter`; NULL if no waiter waits. Returns: -1 on an error. CALLS, if a ticket was void. */
 static int
 take_waiter(PyObject *queue, PyObject **waiter)
 {
