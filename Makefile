@@ -216,19 +216,23 @@ test-kqueue: $(TOOLS)/.tools  ## the tests of the kernel, primitives and sockets
 # source. qemu keeps two real-time signals for itself, and the mocks of CPython 3.11.2, Debian's, check no arguments.
 ARM64 := $(if $(DHAGA_ARM64),$(abspath $(DHAGA_ARM64)),$(if $(DHAGA_GET_ARM64),$(CURDIR)/.venv-arm64/cpython))
 ON_ARM64 := tests/_sync tests/_structured tests/_kernel tests/test_socket.py tests/test_socket_stream.py tests/test_select.py
-NOT_ON_ARM64 := $(addprefix --ignore=tests/_kernel/test_,foreign_names.py turn_budget.py look_then_act.py weak_sets.py) \
+NOT_ON_ARM64 := $(addprefix --ignore=tests/_kernel/test_,environment.py foreign_names.py turn_budget.py look_then_act.py weak_sets.py) \
     $(addprefix --deselect=tests/_kernel/test_,waiter.py::test_only_the_waiter_makes_tickets \
     helper_threads.py::test_the_mask_is_the_former_one_after_a_handler_has_raised stdlib_face.py::test_tests_replace_it_by_a_mock)
 .venv-arm64/cpython:
 	$(DHAGA_GET_ARM64) $@
+.venv-arm64/packages: $(TOOLS)/.tools
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ --only-binary=:all: \
+	    --platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 --python-version 3.11 --implementation cp httptools
+	@touch $@
 
 ifeq ($(ARM64),)
 test-arm64:
 	@echo "nothing tested: neither DHAGA_ARM64 nor DHAGA_GET_ARM64 is set; see the Makefile"
 else
-test-arm64: $(if $(DHAGA_ARM64),,.venv-arm64/cpython)  ## the tests of the kernel, primitives and sockets on a CPython for aarch64, emulated
+test-arm64: .venv-arm64/packages $(if $(DHAGA_ARM64),,.venv-arm64/cpython)  ## the tests of the kernel, primitives and sockets on a CPython for aarch64, emulated
 	$(ARM64)/compile $(CURDIR)
-	@rm -rf .venv-arm64/checkout && mkdir -p .venv-arm64/checkout && cp -R tests pyproject.toml .venv-arm64/checkout
+	@rm -rf .venv-arm64/checkout && mkdir -p .venv-arm64/checkout && cp -R tests pyproject.toml .venv-arm64/packages/* .venv-arm64/checkout
 	cd .venv-arm64/checkout && $(ARM64)/python -m pytest -q -p no:cacheprovider -p _dhaga_pytest \
 	    -m 'not slow and not once and not process and not crowd' $(ON_ARM64) $(NOT_ON_ARM64) $(ARGS)
 endif
